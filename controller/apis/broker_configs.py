@@ -27,7 +27,7 @@ from itertools import chain
 import msgspec
 
 from controller.controller_api import ControllerApi, Node
-from controller.machine.configs.changes import LISTS, OpType, altered, check_ops
+from controller.machine.configs.changes import RESOURCE_CONFIGS, OpType, altered, check_ops
 from controller.machine.configs.topic_configs import BROKER_SYNONYMS, TOPIC_CONFIGS, effective_values, local_retention
 from controller.machine.configs.values import Allowed, Bad, ConfigType, allowed_from, read_value, value_text
 from controller.machine.configs.views import ConfigEntry, ConfigSource, ConfigSynonym
@@ -284,7 +284,8 @@ def refused_change(cluster: Cluster, name: str, ops: Sequence[ConfigOp], increme
 
 def _invalid_list_change(ops: Sequence[ConfigOp]) -> Rejection | None:
     for op in ops:
-        if op.op in (OpType.APPEND, OpType.SUBTRACT) and op.name not in LISTS:
+        row = RESOURCE_CONFIGS.get(op.name)
+        if op.op in (OpType.APPEND, OpType.SUBTRACT) and (row is None or row.kind is not ConfigType.LIST):
             what = OpType(op.op).name.lower()
             known = op.name in BROKER_CONFIGS
             message = f"Config value {what} is not allowed for config key: {op.name}"

@@ -188,17 +188,13 @@ _OPERATIONS: Final[Mapping[int, Operation]] = {
 
 
 def to_brokers(
-    api: ControllerApi,
-    own: dict[int, ApiHandler],
-    broker_apis: Iterable[ApiVersion],
-    forward: PassOn,
-    broker_id: BrokerId | None = None,
+    api: ControllerApi, own: dict[int, ApiHandler], broker_apis: Iterable[ApiVersion], forward: PassOn
 ) -> dict[int, ApiHandler]:
     """Returns the handlers of the config APIs, by API key. `own` are the handlers of resources answered here,
     `broker_apis` the APIs that the brokers support."""
     versions = {api.api_key: (api.min_version, api.max_version) for api in broker_apis}
     return {
-        key: replace(own[key], handle=_SplitRequest(api, own[key].handle, versions[key], forward, broker_id))
+        key: replace(own[key], handle=_SplitRequest(api, own[key].handle, versions[key], forward))
         for key in _OPERATIONS
         if key in own and key in versions
     }
@@ -211,7 +207,6 @@ class _SplitRequest(NamedTuple):
     own: Callable[[RequestContext, Any], Answer | Awaitable[Answer]]
     versions: tuple[int, int]
     forward: PassOn
-    broker_id: BrokerId | None
 
     def __call__(self, context: RequestContext, request: Any) -> Any:
         given = Counter(_key(each) for each in request.resources if each.resource_type != TOPIC)
@@ -234,13 +229,13 @@ class _SplitRequest(NamedTuple):
         ours = tuple(each for each, forwarded in zip(request.resources, is_forwarded, strict=True) if not forwarded)
         answer: Any = self.own(context, replace(request, resources=ours))
         answer = await answer if isinstance(answer, Awaitable) else answer
-        key = context.api_key
+        key, version = context.api_key, context.api_version
         field, _ = RESULTS[key]
         results: list[Any] = list(getattr(answer, field))
         for address, part in self._parts(compress(request.resources, is_forwarded)):
             requested = replace(request, resources=tuple(part))
             try:
-                results += await self._of_broker(address, key, context.api_version, requested, field)
+                results += await self._of_broker(address, key, version, requested)
             except (ClusterUnreachable, NotAuthenticated, MalformedRequest) as why:
                 error = Detail(ErrorCode.REQUEST_TIMED_OUT, f"The broker did not respond: {why}")
                 results += failed_results(key, part, error)
@@ -248,21 +243,19 @@ class _SplitRequest(NamedTuple):
         results.sort(key=lambda each: position.get(_key(each), len(position)))
         return replace(answer, **{field: tuple(results)})
 
-    async def _of_broker(
-        self, address: Address | None, key: int, version: int, request: Any, field: str
-    ) -> tuple[Any, ...]:
+    async def _of_broker(self, address: Address | None, key: int, version: int, request: Any) -> tuple[Any, ...]:
         lowest, highest = self.versions
         version = min(max(version, lowest), highest)
         frame = encode_request(key, version, 1, CLIENT_ID, request)[4:]
         payload = await self.forward(frame, CONFIGS_WITHIN_S, address)
         _, answer = decode_response(key, version, payload)
-        results: tuple[Any, ...] = getattr(answer, field)
+        results: tuple[Any, ...] = getattr(answer, RESULTS[key][0])
         return tuple(map(_with_defaults, results)) if key == ApiKey.DESCRIBE_CONFIGS else results
 
     def _parts(self, resources: Iterable[Any]) -> Iterator[tuple[Address | None, Sequence[Any]]]:
         """Resources by the address of their broker. The address is None (any broker) for groups, for configs of all
         brokers, and for unknown brokers, which any broker rejects. A broker's own listener sends all to that broker."""
-        brokers = self.api.cluster.brokers.values() if self.broker_id is None else ()
+        brokers = self.api.cluster.brokers.values()
         known = {str(one.broker_id): (at.host, at.port) for one in brokers for at in one.endpoints[:1]}
         by_address: dict[Address | None, list[Any]] = {}
         for each in resources:

@@ -123,7 +123,7 @@ def cluster_listener(
     del table[ApiKey.API_VERSIONS]
     for key in () if has_own_access else _ACCESS:
         del table[key]  # these are the cluster's own
-    table |= to_brokers(api, table, broker_apis, forward, broker_id)
+    table |= to_brokers(api, table, broker_apis, forward)
     own, at_broker = {*table, int(ApiKey.API_VERSIONS)}, broker_id is not None
     if at_broker:  # clients must move on to the address of the broker itself
         table[ApiKey.METADATA] = metadata_then_close(table[ApiKey.METADATA])

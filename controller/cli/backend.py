@@ -12,7 +12,8 @@ from __future__ import annotations
 import base64
 import http.client
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
@@ -153,47 +154,45 @@ class HttpBackend(Backend):
         self._connection.close()
 
     def follow(self, **parameters: object) -> Iterator[EventView]:
-        answer = self._request("GET", address_of("/events/follow", parameters))
-        if answer.status != 200:
-            raise Refusal(answer.status, msgspec.json.decode(self._read(answer), type=ErrorView))
         decode = msgspec.json.Decoder(EventView).decode
-        try:
-            while line := answer.readline(_ANSWER_BYTES_MAX + 1):
-                if len(line) > _ANSWER_BYTES_MAX:
-                    raise self._too_long()
+        with self._errors():
+            answer = self._request("GET", address_of("/events/follow", parameters))
+            if answer.status != 200:
+                raise Refusal(answer.status, msgspec.json.decode(self._read(answer.read), type=ErrorView))
+            while line := self._read(answer.readline):
                 if line.strip():
                     yield decode(line)
-        except (OSError, http.client.HTTPException) as error:
-            raise self._unreachable(error) from error
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"the server {self} is not a Topicwright service: {error}") from error
         raise UserError(f"the service at {self._address} has stopped")
 
     def _answer(self, method: str, path: str, body: bytes) -> tuple[int, str, bytes]:
-        answer = self._request(method, path, body)
-        return answer.status, answer.headers.get("topicwright-archive", "0"), self._read(answer)
+        with self._errors():
+            answer = self._request(method, path, body)
+            content = self._read(answer.read)
+            if answer.length:
+                raise http.client.IncompleteRead(content, answer.length)
+            return answer.status, answer.headers.get("topicwright-archive", "0"), content
 
     def _request(self, method: str, path: str, body: bytes = b"") -> http.client.HTTPResponse:
         headers = {**self._headers, "User-Agent": self.agent, **({"Content-Type": "application/json"} if body else {})}
+        self._connection.request(method, path, body or None, headers)
+        return self._connection.getresponse()
+
+    def _read(self, read: Callable[[int], bytes]) -> bytes:
+        found = read(_ANSWER_BYTES_MAX + 1)
+        if len(found) > _ANSWER_BYTES_MAX:
+            why = f"sends more than {_ANSWER_BYTES_MAX} bytes in an answer"
+            raise UserError(f"the service at {self._address} {why}")
+        return found
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Raises UserError for an error of the connection, or an answer that is not a service's."""
         try:
-            self._connection.request(method, path, body or None, headers)
-            return self._connection.getresponse()
+            yield
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(error) from error
-
-    def _read(self, answer: http.client.HTTPResponse) -> bytes:
-        try:
-            body = answer.read(_ANSWER_BYTES_MAX + 1)
-            if len(body) > _ANSWER_BYTES_MAX:
-                raise self._too_long()
-            if answer.length:
-                raise http.client.IncompleteRead(body, answer.length)
-        except (OSError, http.client.HTTPException) as error:
-            raise self._unreachable(error) from error
-        return body
-
-    def _too_long(self) -> UserError:
-        return UserError(f"the service at {self._address} sends more than {_ANSWER_BYTES_MAX} bytes in an answer")
+        except (ValueError, RecursionError) as error:  # msgspec's errors are ValueErrors
+            raise UserError(f"the server {self} is not a Topicwright service: {error}") from error
 
     def _unreachable(self, error: Exception) -> UserError:
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -55,6 +55,11 @@ class Style(NamedTuple):
             marks = ("header" if number == 0 else getattr(one, "mark", "") for one in line)
             yield (" " * _GAP).join(map(self.painted, cells, marks)).rstrip()
 
+    def section(self, header: Sequence[str], rows: Iterable[Sequence[object]]) -> Iterator[str]:
+        """A table after a blank line; nothing without rows."""
+        listed = list(rows)
+        return chain([""], self.table(header, listed)) if listed else iter(())
+
     def age(self, at: str) -> str:
         """A time as its age, such as `5m`, which --since and --at take; without `now`, the time."""
         if self.now is None:

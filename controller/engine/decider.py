@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -51,6 +51,8 @@ SIZE_PER_COMMIT_MAX = 2_000
 """Events and new partitions after which a slice of deciding ends, so that it does not block the event loop."""
 SECONDS_PER_COMMIT_MAX = 0.05
 """The time after which a slice of deciding ends: with a thousand rules, one decision can take milliseconds."""
+
+T = TypeVar("T")
 
 
 class Decided(msgspec.Struct, gc=False):
@@ -182,17 +184,15 @@ def _size(decision: Decision) -> int:
 _WITH_PARTITIONS = frozenset((TopicCreated, PartitionsAdded, TopicDiscovered))
 
 
-class Pauses:
-    """Lets the event loop run after each SECONDS_PER_COMMIT_MAX of work, so that many decisions do not block it."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._since_s = self._loop.time()
-
-    async def __call__(self) -> None:
-        if self._loop.time() - self._since_s >= SECONDS_PER_COMMIT_MAX:
+async def with_pauses(items: Iterable[T]) -> AsyncIterator[T]:
+    """Iterate over items, and let the event loop run after each SECONDS_PER_COMMIT_MAX of work on them."""
+    now_s = asyncio.get_running_loop().time
+    since_s = now_s()
+    for item in items:
+        if now_s() - since_s >= SECONDS_PER_COMMIT_MAX:
             await asyncio.sleep(0)
-            self._since_s = self._loop.time()
+            since_s = now_s()
+        yield item
 
 
 # --- approval
@@ -219,11 +219,7 @@ async def _judged(commands: Sequence[TopicCommand], state: State, policies: Poli
     unjudged = [command for command in commands if isinstance(command, JudgedCommand) and command.verdict is None]
     if policies is None or not unjudged:
         return list(commands)
-    pauses, asked = Pauses(), []
-    for command in unjudged:
-        await pauses()
-        asked.append(request_of(command, state))
-    verdicts = await policies.judge(asked)
+    verdicts = await policies.judge([request_of(command, state) async for command in with_pauses(unjudged)])
     judged = {one.topic: replace(one, verdict=verdict) for one, verdict in zip(unjudged, verdicts, strict=True)}
     return [judged.get(command.topic, command) for command in commands]
 
@@ -231,9 +227,7 @@ async def _judged(commands: Sequence[TopicCommand], state: State, policies: Poli
 async def _dry_run(commands: Sequence[TopicCommand], state: State, cluster: TargetCluster) -> list[TopicCommand]:
     """Commands that would be rejected here need no dry run; the others are dry-run at the cluster."""
     planned: list[PlannedCommand] = []
-    pauses = Pauses()
-    for command in commands:
-        await pauses()
+    async for command in with_pauses(commands):
         dry: Any = replace(command, validate_only=True, dry_run=DryRunResult())
         answers = decide(state, dry).answers
         if answers and answers[0].code == 0 and answers[0].topic is not None:

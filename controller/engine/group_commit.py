@@ -219,8 +219,7 @@ class Controller:
         return self._reconciler.idle
 
     def submit_internal(self, command: AnyCommand) -> None:
-        """Submit a command that has no waiting client. It is dropped while the log cannot be written, while another
-        process leads, and after a failure."""
+        """Submit a command that has no client. It is dropped while another process leads, and after a failure."""
         if self.storage_error is None and self.failure is None and self._storage.leads:
             self._inbox.enqueue((command,))
 
@@ -228,10 +227,6 @@ class Controller:
         await self._inbox.decided()
 
     def submit(self, commands: Sequence[ClientCommand], timeout_ms: int = 0) -> asyncio.Future[Reply]:
-        """Submit the commands of one request, one for each topic.
-
-        With `timeout_ms` above 0, creates that are not complete by then get REQUEST_TIMED_OUT.
-        """
         pending = self.replies.expect(commands)
         refusal = self._refusal()
         if refusal is not None:

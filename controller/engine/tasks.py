@@ -16,11 +16,11 @@ with placeholders and the pending ones. Of a large topic it visits only the part
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from controller.brokers.port import CommandSink, EventTypes, stamp
+from controller.brokers.port import CommandSink, EventTypes, stamp, walk
 from controller.machine.commands.access import EndApprovals
 from controller.machine.commands.commands import ExpireRequest, ReconcileTopics
 from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
@@ -198,28 +198,26 @@ class Reconciler:
             try:
                 every_part = parts_of(topic_slices(lambda: self._sink.store))
                 parts = every_part if everything else self._of(brokers, configured)
-                await self._walk(parts, configured, everything and is_low_priority)
+                await self._walk(parts, everything and is_low_priority)
             except LogClosed:
                 return  # the log is being recovered; a sweep follows
 
-    async def _walk(self, parts: Iterable[Part], configured: Container[TopicName], is_low_priority: bool) -> None:
+    async def _walk(self, parts: Iterable[Part], is_low_priority: bool) -> None:
         now_s = asyncio.get_running_loop().time
         resumed_s = now_s()
-        for part in parts:
+        async for part in walk(self._sink, parts):
+            if is_low_priority and not self._again:
+                await asyncio.sleep(now_s() - resumed_s)
+            resumed_s = now_s()
             is_reconciled = Reconciliation(self._sink.store.durable_cluster).is_reconciled
             in_need = tuple(
                 topic.name
                 for topic in part.topics
-                if topic.ready_at_ms is None or topic.name in configured or not is_reconciled(topic, part.partitions)
+                if topic.ready_at_ms is None or not is_reconciled(topic, part.partitions)
             )
             if in_need:
                 stamped = stamp(self._sink, "reconcile")
                 self._sink.submit_internal(ReconcileTopics(**stamped, topics=in_need, partitions=part.partitions))
-            await asyncio.sleep(0)
-            await self._sink.decided()
-            if is_low_priority and not self._again:
-                await asyncio.sleep(now_s() - resumed_s)
-            resumed_s = now_s()
 
     def _of(self, brokers: Iterable[BrokerId], configured: Iterable[TopicName]) -> Iterator[Part]:
         """The configured topics, partitions with replicas on these brokers or with placeholders, and pending topics. A

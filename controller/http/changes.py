@@ -81,7 +81,7 @@ class Changes:
         when the service stops before the answer."""
         first = command.request_id
         if not first.startswith(_OF_KEY):
-            return await self._answer(command, submit(command))
+            return (await self.answers(first, submit(command)))[0]
         if first in self._in_progress:
             raise _refused(IN_PROGRESS, first, "a request with this key is in progress: retry when it has ended")
         self._in_progress.add(first)
@@ -92,9 +92,8 @@ class Changes:
                 earlier_attempt, self._queries, first, frozenset(self._late), has_target_cluster=has_target_cluster
             )
             if known is None:
-                submitted = replace(command, request_id=request_id)
-                answering = submit(submitted)
-                return await self._answer(submitted, answering)
+                answering = submit(replace(command, request_id=request_id))
+                return (await self.answers(request_id, answering))[0]
         finally:
             if answering is None:
                 self._in_progress.discard(first)
@@ -117,9 +116,6 @@ class Changes:
             self._late[answer.request_id] = None
             while len(self._late) > LATE_MAX:
                 del self._late[next(iter(self._late))]
-
-    async def _answer(self, command: TopicCommand, answering: asyncio.Future[Reply]) -> Answer:
-        return (await self.answers(command.request_id, answering))[0]
 
     async def answers(self, request_id: RequestId, answering: asyncio.Future[Reply]) -> tuple[Answer, ...]:
         """The answers to a submitted request. Raises Refused if the service stops before."""

@@ -58,21 +58,21 @@ class Followers:
 
     def follow(
         self,
-        start: int | None,
-        topic: str | None,
-        request_id: str | None,
+        which: EventFilter,
+        since: str | None,
         may_see: Callable[[], bool],
         partition: int | None = None,
         cursor: str | None = None,
         write: Writer = ndjson,
     ) -> AsyncIterator[bytes]:
-        """Stream events from an offset, a cursor, or now, while `may_see` returns True. Raises BadPlace, and Refused if
-        there are too many followers."""
+        """Stream events from a point in time, a cursor, or now, while `may_see` returns True. Raises BadPlace,
+        InvalidPointInTime, and Refused if there are too many followers."""
         if len(self) >= FOLLOWERS_MAX or self._by_host[client_host.get()] >= FOLLOWERS_PER_HOST_MAX:
             message = f"too many clients follow the events: {len(self)}"
             raise refused(503, ErrorCode.THROTTLING_QUOTA_EXCEEDED, message)
-        events = listing(self._queries, EventFilter(topic, request_id), partition)
-        place = events.end() if start is None and cursor is None else events.place(start or 0, cursor)
+        events = listing(self._queries, which, partition)
+        start = events.end() if since is None else events.since(since)
+        place = start if cursor is None else events.place(cursor)
         return self._lines(events, place, write, may_see)
 
     async def _lines(

@@ -8,7 +8,7 @@ the topic or the cluster, as for the events. An event with a secret appears only
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -18,6 +18,7 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Stream
+from msgspec.structs import replace
 
 from controller.access.authorizer import StandardAuthorizer
 from controller.http import requests as parameters
@@ -32,7 +33,7 @@ from events.logs.tree_heads import EVENTS_MAX, Head, Proof
 from projections.queries import overviews, proving
 from projections.queries.activity import timeline_page
 from projections.queries.differences import difference
-from projections.queries.events import EventFilter, Window, changes_page, events_page
+from projections.queries.events import EventFilter, Window, changes_page, events_page, of_topics
 from projections.queries.explain import explain_request, explain_topic, nothing_to_explain
 from projections.queries.health import waiting_issues
 from projections.queries.query import NotFound, NoTopic, Queries, Query
@@ -113,9 +114,10 @@ async def explanation(
 @get("/events")
 async def events(
     reader: _Reader,
-    start: parameters.FromOffset = 0,
+    since: parameters.From = None,
     limit: parameters.Limit = 100,
-    topic: FromQuery[str | None] = None,
+    topic: parameters.Glob = None,
+    principal: parameters.Glob = None,
     request_id: Annotated[str | None, QueryParameter(name="request")] = None,
     kind: parameters.EventType = None,
     order: parameters.EventOrder = "oldest",
@@ -123,15 +125,24 @@ async def events(
     cursor: parameters.Cursor = None,
     at: parameters.At = None,
 ) -> Response[EventsView]:
-    """Events in order: all, or those of a topic, a request, or a type.
+    """Events in order: all, or those of topics, a principal, a request, or a type.
 
-    If the log has partitions, events are ordered by time. `from` is then an offset in the given partition, or in the
-    partition of the topic.
+    If the log has partitions, events are ordered by time. `from` is then a time, or an offset in the given partition or
+    in the partition of the topic.
     """
-    reader.require(topic)
-    which = EventFilter(topic, request_id, () if kind is None else (kind,))
-    newest = order == "newest"
-    return await reader.answer(events_page, which, start, limit, partition, cursor, newest=newest, at=at)
+    which = _which(reader, topic, principal, request_id, kind)
+    window = Window(since, None, at, limit, cursor)
+    return await reader.answer(events_page, which, window, partition, newest=order == "newest")
+
+
+def _which(
+    reader: Reader, topic: str | None, principal: str | None, request_id: str | None, kind: str | None
+) -> EventFilter:
+    """The wanted events. Raises Refused if the caller may not read them."""
+    types = () if kind is None else (kind,)
+    which = replace(of_topics(topic), request_id=request_id, types=types, principal=principal)
+    reader.require(which.topic)
+    return which
 
 
 @get("/events/follow", media_type=NDJSON)
@@ -139,21 +150,23 @@ async def follow(
     request: HttpRequest,
     reader: _Reader,
     followers: NamedDependency[Followers],
-    start: Annotated[int | None, QueryParameter(name="from", ge=0, le=OFFSET_MAX)] = None,
-    topic: FromQuery[str | None] = None,
+    since: parameters.From = None,
+    topic: parameters.Glob = None,
+    principal: parameters.Glob = None,
     request_id: Annotated[str | None, QueryParameter(name="request")] = None,
+    kind: parameters.EventType = None,
     partition: parameters.Partition = None,
     cursor: parameters.Cursor = None,
 ) -> Stream:
-    """Stream events as they become durable, from an offset or from now: one JSON object per line, and an empty line
+    """Stream events as they become durable, from an offset, a time or now: one JSON object per line, and an empty line
     every few seconds as a heartbeat. With `Accept: text/event-stream` the response is server-sent events; send
     `Last-Event-ID` to resume."""
-    reader.require(topic)
+    which = _which(reader, topic, principal, request_id, kind)
     is_sse = SERVER_SENT in request.headers.get("accept", "")
     write, media_type = (server_sent, SERVER_SENT) if is_sse else (ndjson, NDJSON)
     place = request.headers.get("last-event-id", cursor) if is_sse else cursor
-    may_see = partial(reader.allows, topic)
-    lines = followers.follow(start, topic, request_id, may_see, partition, place, write)
+    may_see = partial(reader.allows, which.topic)
+    lines = followers.follow(which, since, may_see, partition, place, write)
     return Stream(lines, headers={"content-type": media_type, "cache-control": "no-store"})
 
 
@@ -327,23 +340,13 @@ async def log_leaves(
     return await reader.threads.answer(proving.leaves, proving.part_of(reader.queries, partition), start, limit)
 
 
-def head_gauges(queries: Queries) -> list[tuple[str, str, float]]:
+def head_gauges(queries: Queries) -> Iterator[tuple[str, str, float]]:
     """The tree head of the first partition as gauges for `/metrics`."""
     part = queries.parts[0]
-    try:
+    with suppress(LogError):
         head = proving.head_of(part, 0)
-    except LogError:
-        return []
-    return [
-        ("log_head_size", "Events that the head of the log covers.", head.size),
-        (
-            "log_head_root",
-            "The first six bytes of the root as a number; equal logs of equal size have equal roots.",
-            int(head.root[:12], 16),
-        ),
-        (
-            "log_head_timestamp_seconds",
-            "Time of the newest event that the head covers.",
-            (part.as_of(head.size).at_ms or 0) / 1000,
-        ),
-    ]
+        yield "log_head_size", "Events that the head of the log covers.", head.size
+        text = "The first six bytes of the root as a number; equal logs of equal size have equal roots."
+        yield "log_head_root", text, int(head.root[:12], 16)
+        at_ms = part.as_of(head.size).at_ms or 0
+        yield "log_head_timestamp_seconds", "Time of the newest event that the head covers.", at_ms / 1000

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Annotated, Any, Final, Literal, TypeVar, get_type_hints
 from urllib.parse import parse_qsl, urlsplit
@@ -134,18 +135,13 @@ def _refuse_repeated_keys(pairs: list[tuple[str, object]]) -> None:
 
 def _wrong_key(body: bytes, kind: type[_T], field: str) -> str:
     """The first key of the object `field` with an invalid value: msgspec's error names only the object."""
-    type_ = get_type_hints(kind).get(field)
-    if type_ is None:
-        return "..."
-    try:
-        values = msgspec.json.decode(body, type=dict[str, msgspec.Raw])[field]
-    except RecursionError:
-        return "..."
-    for key, value in msgspec.json.decode(values, type=dict[str, msgspec.Raw]).items():
-        try:
-            msgspec.json.decode(msgspec.json.encode({key: value}), type=type_)
-        except msgspec.ValidationError:
-            return key[:KEY_CHARACTERS_MAX]
+    with suppress(KeyError, RecursionError):
+        type_ = get_type_hints(kind, include_extras=True)[field]
+        for key, value in msgspec.json.decode(body)[field].items():
+            try:
+                msgspec.convert({key: value}, type_, str_keys=True)
+            except msgspec.ValidationError:
+                return str(key)[:KEY_CHARACTERS_MAX]
     return "..."
 
 

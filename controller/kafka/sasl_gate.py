@@ -69,6 +69,7 @@ class SaslRules(msgspec.Struct, frozen=True, kw_only=True):
     """`connection.failed.authentication.delay.ms`."""
     frame_bytes_max: int = 512 * 1024
     """`sasl.server.max.receive.size`: limit of a frame before the login."""
+    on_login: OnLogin = lambda *_: None
 
 
 class SaslGate:
@@ -81,13 +82,11 @@ class SaslGate:
         *,
         clock: Callable[[], float],
         end: Callable[[], None],
-        on_login: OnLogin,
     ) -> None:
         self._rules = rules
         self._client = client
         self._clock = clock
         self._end = end
-        self._on_login = on_login
         self._state: State = "handshake"
         self._mechanism = ""
         self._conversation: Conversation | None = None
@@ -234,7 +233,7 @@ class SaslGate:
         expires = self._clock() + self._session_ms / 1000 if limits_ms else None
         self._client.session = replace(session, principal=principal, roles=step.roles, expires_at_s=expires)
         self._state, self._reauthenticating, self.raw, self._conversation = "open", False, False, None
-        self._on_login(session.listener, self._mechanism, "succeeded")
+        self._rules.on_login(session.listener, self._mechanism, "succeeded")
         _logger.debug("authenticated", principal=principal, mechanism=self._mechanism, **self._log_fields())
 
     async def _fail(self, failure: AuthenticationFailed, answer: Answer) -> Answer:
@@ -247,7 +246,7 @@ class SaslGate:
 
     async def _record(self, failure: AuthenticationFailed) -> None:
         self.busy = True
-        self._on_login(self._client.session.listener, self._mechanism or "none", "failed")
+        self._rules.on_login(self._client.session.listener, self._mechanism or "none", "failed")
         user = failure.user[:USER_CHARACTERS_LOGGED]
         _logger.warning(
             "authentication_failed", reason=failure.why, user=user, mechanism=self._mechanism, **self._log_fields()

@@ -41,12 +41,10 @@ def create_topic(state: State, command: commands.CreateTopic) -> Decision:
     """Creates a topic, refuses it, answers a dry run, or requests the verdict of the policies."""
     cluster = state.cluster
     rejection = _check_create(state, command) or validation.refused_by_policies(command.verdict)
-    if rejection is None and command.verdict is None and cluster.settings.create_topic_policy_class_name:
+    is_unjudged = command.verdict is None and cluster.settings.create_topic_policy_class_name
+    if rejection is None and (is_unjudged or _needs_dry_run(command, cluster)):
         return NEEDS_APPROVAL
-    rejection = rejection or validation.dry_run_rejection(command)
-    if rejection is None and _needs_dry_run(command, cluster):
-        return NEEDS_APPROVAL
-    rejection = rejection or validation.throttled(command)
+    rejection = rejection or validation.dry_run_rejection(command) or validation.throttled(command)
     return _created(cluster, command) if rejection is None else rejected(command, rejection)
 
 
@@ -204,11 +202,11 @@ def alter_configs(state: State, command: commands.AlterTopicConfigs) -> Decision
     )
     if refused is not None:
         return rejected(command, refused)
-    is_unjudged = command.verdict is None and state.cluster.settings.alter_config_policy_class_name
-    if configs != topic.configs and (is_unjudged or _needs_dry_run(command, state.cluster)):
-        return NEEDS_APPROVAL
     if configs == topic.configs:
         return _changed(command, state.cluster, topic, ())
+    is_unjudged = command.verdict is None and state.cluster.settings.alter_config_policy_class_name
+    if is_unjudged or _needs_dry_run(command, state.cluster):
+        return NEEDS_APPROVAL
     altered, who = replace(topic, configs=configs), (command.principal, command.client_id)
     event = catalog.TopicConfigsChanged(
         command.request_id, topic.name, configs, *who, details_of(command), topic.configs

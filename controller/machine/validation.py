@@ -67,8 +67,8 @@ def protected(topic: Topic | None, after: Configs | None, defaults: Configs) -> 
         if isinstance(old, int) and isinstance(new, int):
             if new != -1 and (old == -1 or new < old):
                 lost.append(f"{name} may not be lowered from {'unlimited' if old == -1 else old}")
-        elif old != new and set(cast(Sequence[str], old)) != set(cast(Sequence[str], new)):
-            lost.append(f"{name} may not change from '{','.join(cast(Sequence[str], old))}'")
+        elif isinstance(old, tuple) and isinstance(new, tuple) and set(old) != set(new):
+            lost.append(f"{name} may not change from '{','.join(old)}'")
     if not lost:
         return None
     message = f"Topic {topic.name} has the label protected=true, so {', '.join(lost)}. Remove the label first"

@@ -264,13 +264,14 @@ class QuorumClient(Peers):
             await asyncio.sleep(RETRY_S)
         raise QuorumError(f"node {quorum.leader_id} leads, but does not apply changes of the voter set: restart it")
 
-    async def register(self, leader: Address, request: ControllerRegistrationRequest) -> str | None:
+    async def register(self, leader: Address, request: ControllerRegistrationRequest) -> None:
         """Register a controller's listeners and features, without which the leader raises no feature level (KIP-919).
-        Returns the error, None on success."""
+        Raises QuorumError."""
         response = await self._send(leader, request, ControllerRegistrationResponse)
         if response is None:
-            return self._failure(leader)
-        return None if not response.error_code else _error_text(response.error_code, response.error_message)
+            raise QuorumError(self._failure(leader))
+        if response.error_code:
+            raise QuorumError(_error_text(response.error_code, response.error_message))
 
     async def features(self, leader: Address | None = None) -> tuple[str, ...]:
         """The names of the features that the leader supports; empty if it does not respond. Without `leader` this first

@@ -7,7 +7,6 @@ the event loop. Votes and truncations block the loop, as they must be durable fi
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar
@@ -66,7 +65,6 @@ class QuorumNode:
         self._alarm: asyncio.TimerHandle | None = None
         self._ticked_at = self._loop.time()
         self._changed = asyncio.Event()
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def start(self) -> None:
         self._call(lambda now: self.quorum.start(now, self._now_ms()))
@@ -83,7 +81,7 @@ class QuorumNode:
         self._peers.close()
         for future in self._replies:
             future.cancel()
-        self._fail_commits()
+        self._notify()
 
     async def request(self, request: Message) -> Message:
         """Respond to a request of a controller, a broker or a tool. A fetch may wait."""
@@ -107,13 +105,17 @@ class QuorumNode:
     async def committed(self, offset: int) -> None:
         """Wait until the records just appended, up to that offset, are committed. Raises NotLeader if leadership is
         lost first; the records may then be committed or not."""
-        if self.quorum.high_watermark > offset:
-            return
-        if self.quorum.role is not Role.LEADER:
+        epoch = self.quorum.epoch
+        await self.until(
+            lambda quorum: (
+                quorum.high_watermark > offset
+                or quorum.epoch != epoch
+                or quorum.role is not Role.LEADER
+                or self.ended.done()
+            )
+        )
+        if self.quorum.epoch != epoch or self.quorum.high_watermark <= offset:
             raise NotLeader
-        future: asyncio.Future[None] = self._loop.create_future()
-        self._waiting.append((offset, future))
-        await future
 
     def want_leadership(self, wanted: bool) -> None:
         self.quorum.want_leadership(self._loop.time(), wanted)
@@ -164,8 +166,8 @@ class QuorumNode:
     def _fail(self, failure: Exception) -> None:
         if not self.ended.done():
             logger.error("this controller cannot continue in its quorum", why=f"{type(failure).__name__}: {failure}")
-            self._fail_commits()
             self.ended.set_exception(failure)
+            self._notify()
 
     def _set_alarm(self) -> None:
         if self._alarm is not None:
@@ -187,28 +189,17 @@ class QuorumNode:
                     future.set_result(response)
             case out.StartFlush():
                 self._start_task(self._flush())
-            case out.HighWatermark(offset):
-                while self._waiting and self._waiting[0][0] < offset:
-                    done = self._waiting.popleft()[1]
-                    if not done.done():
-                        done.set_result(None)
+            case out.HighWatermark():
                 self._notify()
             case out.Fetched(replica):
                 self.on_fetched(replica)
             case out.RoleChanged():
-                self._fail_commits()
                 self.on_role(effect)
                 self._notify()
                 if effect.role in (out.Role.FOLLOWER, out.Role.LEADER):
                     self._connect_to_voters()
             case out.Warned(message):
                 logger.warning("quorum warning", why=message)
-
-    def _fail_commits(self) -> None:
-        for _, future in self._waiting:
-            if not future.done():
-                future.set_exception(NotLeader())
-        self._waiting.clear()
 
     def _notify(self) -> None:
         self._changed.set()

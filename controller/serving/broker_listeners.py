@@ -220,14 +220,11 @@ class SimulatedBrokerListeners(_Servers):
             before = self._changes.get(broker.broker_id)
             self._changes[broker.broker_id] = asyncio.ensure_future(self._follow(self._api, broker, before))
 
-    def _reserve(self, broker_id: BrokerId) -> None:
-        """Bind a free port for a broker before it registers."""
-        own, port = self._listening.advertised[0], self._reserve_port(broker_id, 0)
-        self._brokers.endpoints[broker_id] = Endpoint(own.name, own.host, port)
-
-    def _reserve_port(self, broker_id: BrokerId, port: int) -> int:
-        reserved = self._reserved[broker_id] = _bound(self._host, port)
-        return int(reserved.getsockname()[1])
+    def _reserve(self, broker_id: BrokerId, port: int = 0) -> None:
+        """Bind a port for a broker that does not run; a free port before it registers."""
+        own, reserved = self._listening.advertised[0], _bound(self._host, port)
+        self._reserved[broker_id] = reserved
+        self._brokers.endpoints[broker_id] = Endpoint(own.name, own.host, reserved.getsockname()[1])
 
     async def _follow(self, api: ControllerApi, broker: SimulatedBroker, before: asyncio.Task[None] | None) -> None:
         if before is not None:
@@ -242,4 +239,4 @@ class SimulatedBrokerListeners(_Servers):
         elif not broker.running and server is not None:
             del self._servers[broker.broker_id]
             await server.stop(0)
-            self._reserve_port(broker.broker_id, server.port)
+            self._reserve(broker.broker_id, server.port)

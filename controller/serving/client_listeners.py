@@ -39,7 +39,7 @@ from controller.machine.state import Cluster
 from controller.serving.broker_listeners import BrokerListeners, SimulatedBrokerListeners
 from controller.serving.listeners import KafkaListeners, Listener, http_logs_in, http_tls
 from controller.settings.load import ServeSettings, SettingsError
-from controller.settings.security import CLUSTER_ACLS
+from controller.settings.server import CLUSTER_ACLS
 from events.catalog import Endpoint
 from events.logs.tree_heads import HeadSigner
 from projections.queries.proving import unsigned

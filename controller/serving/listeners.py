@@ -30,7 +30,7 @@ from controller.kafka.server.server import UNLIMITED, ConnectionCounts, KafkaSer
 from controller.kafka.server.tls import Tls, TlsError, TlsSettings
 from controller.machine.state import Cluster
 from controller.settings.load import ServeSettings, SettingsError
-from controller.settings.security import CLUSTER_ACLS
+from controller.settings.server import CLUSTER_ACLS
 from events.catalog import Endpoint
 
 if TYPE_CHECKING:
@@ -264,7 +264,6 @@ class KafkaListeners:
             sasl=self.sasl(listener),
             limits=limits,
             counts=self.counts,
-            on_login=self._metrics.login,
             on_request=self._requested,
             clock=time.perf_counter,
         )
@@ -276,6 +275,7 @@ class KafkaListeners:
             return None
         of, settings, logins = partial(self._settings.of_listener, listener.endpoint.name), self._settings, self._logins
         return SaslRules(
+            on_login=self._metrics.login,
             mechanisms={
                 each: _MECHANISMS[each] if logins is None else logins.start(each, at)
                 for each in of("sasl_enabled_mechanisms")

@@ -16,6 +16,7 @@ watching thread cannot run. The log line then names the function that runs when 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import gc
 import os
 import signal
@@ -29,7 +30,7 @@ from contextlib import suppress
 from math import inf
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final, Protocol, TypeVar
+from typing import IO, Any, Final, Protocol, TypeVar
 
 import structlog
 
@@ -53,6 +54,7 @@ PARTITION_BYTES = 500
 """Approximate size of a decoded partition in the cache of topics."""
 
 RETRY_S = 1.0
+LOCK = "process.lock"
 
 T = TypeVar("T")
 
@@ -149,6 +151,24 @@ async def reached(
             logged = why
             structlog.get_logger("topicwright").warning(f"waiting for {what}", why=why, **where)
         await asyncio.sleep(RETRY_S)
+
+
+def lock_folder(folder: Path) -> IO[str]:
+    """Create the folder if missing, and lock it until the returned file is closed. Raises OSError, also if another
+    process uses the folder."""
+    folder.mkdir(0o700, parents=True, exist_ok=True)
+    file = (folder / LOCK).open("a+")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.seek(0)
+        holder = file.read().strip() or "another process"
+        file.close()
+        raise OSError(f"{folder} is used by process {holder}: stop it, or choose another with --data") from None
+    file.truncate(0)
+    file.write(str(os.getpid()))
+    file.flush()
+    return file
 
 
 def warn_of_readers(data: Path, settings: ServeSettings) -> None:

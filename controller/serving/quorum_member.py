@@ -48,7 +48,6 @@ from projections.views.overviews import QuorumView
 
 logger = structlog.get_logger("topicwright.quorum")
 
-RETRY_S: Final = 1.0
 FIND_S: Final = 60.0
 """How long to wait for controllers that start at the same time."""
 HAND_OVER_S: Final = 5.0
@@ -312,18 +311,15 @@ class Member:
     async def _register_at_leader(self, registration: Callable[[Iterable[str]], ControllerRegistrationRequest]) -> None:
         """Repeat until the registration is in the metadata log. `registration` receives the names of the leader's
         features."""
-        logged, quorum, client = "", self.node.quorum, self._client
-        while quorum.leading is None:  # else `register` has done it
-            place = quorum.leader_address
-            why: str | None = "no leader is known"
-            if place is not None:
-                why = await client.register(place, registration(await client.features(place)))
-            if why is None:
-                return
-            if why != logged:
-                logged = why
-                logger.warning("not registered as a controller yet", why=why)
-            await asyncio.sleep(RETRY_S)
+        quorum, client = self.node.quorum, self._client
+
+        async def register() -> None:
+            if quorum.leading is None:  # else `register` has done it
+                if quorum.leader_address is None:
+                    raise QuorumError("no leader is known")
+                await client.register(quorum.leader_address, registration(await client.features(quorum.leader_address)))
+
+        await reached("the registration as a controller", register, QuorumError)
 
     def _register_again(self, controller_id: int) -> None:
         """Register again after the registration was removed, as Kafka's controllers do. Otherwise a feature may be

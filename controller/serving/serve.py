@@ -267,6 +267,8 @@ class Service:
         await self._clients.stop(process.DRAIN_S if self._started else 0)
         if self._started:
             await self.controller.stop()
+        if self._cluster is not None:
+            self._cluster.close()
         if member is not None:
             await member.stop()
         elif self.options.joining is not None:

@@ -1,5 +1,5 @@
-"""Parsers of structured settings, such as `listeners`, used by the declarations in `security` and `server`. Each takes
-the text of a setting and returns its value, or raises ValueError with the invalid part."""
+"""The declaration of a setting, and parsers of structured settings such as `listeners`. Each parser takes the text of a
+setting and returns its value, or raises ValueError with the invalid part."""
 
 from __future__ import annotations
 
@@ -10,15 +10,75 @@ from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import msgspec
+
 from controller.kafka.connections import PROTOCOLS
 from controller.kafka.handling import normal_host
 from controller.kafka.server.tls import PrincipalRules
+from controller.machine.configs.values import Allowed, ConfigType, allowed_text
 from events.catalog import Endpoint
+from events.codec import HIDDEN
 
 ROLES: Final = ("viewer", "operator", "approver", "admin")
 
 _VOTER: Final = re.compile(r"(\d{1,9})@(\[[0-9a-fA-F:.]+\]|[^\s:/\[\],@]+):(\d{1,5})")
 _LISTENER: Final = re.compile(r"([A-Za-z][A-Za-z0-9_.-]*)://(\[[0-9a-fA-F:.]+\]|[^\s:/\[\],]*):(\d{1,5})")
+
+
+SECRET: Final = re.compile(r"pass?w|pwd|secret|token|credential|jaas|api.?key|keystore\.key|private", re.IGNORECASE)
+
+
+def without_secret(key: str, text: str) -> str:
+    """Returns the text of a setting for the log, hidden if its key, or a password in a URL, shows a possible secret."""
+    return HIDDEN.decode() if text and (SECRET.search(key) or re.search(r"://[^/\s]*@", text)) else text
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """One setting. `default` is a text, or None if the setting has no value until it is set.
+
+    `form` describes allowed values that `kind` and `allowed` do not, and `parse` reads such values; `limits` describes
+    its further checks. `decides` marks a setting that decisions depend on: the log records its value. A `secret` is
+    never displayed, nor passed to policies. With `per_listener`, `listener.name.NAME.KEY` may set it for one listener,
+    whose NAME is in lower case.
+    """
+
+    default: str | None
+    allowed: Allowed = None
+    form: str = ""
+    parse: Callable[[str], object] | None = None
+    limits: str = ""
+    kind: ConfigType = ConfigType.STRING
+    decides: bool = False
+    secret: bool = False
+    per_listener: bool = False
+    key: str = ""
+
+    @property
+    def field(self) -> str:
+        """The attribute of ServeSettings that holds the value."""
+        return self.key.replace(".", "_")
+
+    @property
+    def allowed_text(self) -> str:
+        return self.form or allowed_text(self.kind, self.allowed)
+
+
+def setting(default: str | int | None, allowed: Allowed = None, **more: Any) -> Any:
+    """Declares a field of ServeSettings, whose docstring is the description in docs/settings.md. The key is the field's
+    name with `.` for `_`; the default gives the type."""
+    if isinstance(default, bool):
+        return Setting(str(default).lower(), allowed, **{"kind": ConfigType.BOOLEAN, **more})
+    if isinstance(default, int):
+        return Setting(str(default), allowed, **{"kind": ConfigType.INT, **more})
+    return Setting(default, allowed, **more)
+
+
+def long_setting(default: int, allowed: Allowed, **more: Any) -> Any:
+    """Declares a field of ServeSettings whose type in Kafka is LONG, not INT."""
+    return setting(default, allowed, kind=ConfigType.LONG, **more)
+
+
+# --- parsers
 
 
 def several(

@@ -24,11 +24,11 @@ from controller.machine.configs.topic_configs import (
     TIERED_STORAGE_KEY,
     contradicting_defaults,
 )
-from controller.machine.configs.values import Allowed, Bad, ConfigType, allowed_text, read_value, value_text
+from controller.machine.configs.values import Bad, ConfigType, read_value, value_text
 from controller.machine.state import POLICY_PREFIX
+from controller.settings.forms import SECRET, Setting
 from controller.settings.properties import SettingsError, read_file
-from controller.settings.security import PER_LISTENER, PER_LISTENER_PREFIX, SECRET, Setting
-from controller.settings.server import BY_KEY, SETTINGS, ServeSettings
+from controller.settings.server import BY_KEY, PER_LISTENER, PER_LISTENER_PREFIX, SETTINGS, ServeSettings
 from events.catalog import Configs
 from events.codec import HIDDEN
 
@@ -97,9 +97,9 @@ _REPLACEMENTS = {
     "metadata.log.dir": "the data folder is set by --data DIR",
     "process.roles": "--brokers selects the brokers",
 }
-_TOPIC_DEFAULT_KEYS: Mapping[str, tuple[ConfigType, Allowed]] = {
-    **{name: (synonym.kind, synonym.allowed) for name, synonym in BROKER_SYNONYMS.items()},
-    TIERED_STORAGE_KEY: (ConfigType.BOOLEAN, None),
+_TOPIC_DEFAULTS: Mapping[str, Setting] = {
+    **{key: Setting("", one.allowed, kind=one.kind, key=key) for key, one in BROKER_SYNONYMS.items()},
+    TIERED_STORAGE_KEY: Setting("", kind=ConfigType.BOOLEAN, key=TIERED_STORAGE_KEY),
 }
 
 
@@ -109,7 +109,7 @@ _SECURITY_PREFIXES = ("ssl.", "sasl.", "principal.builder.", "authorizer.")
 def _is_known(key: str) -> bool:
     if key.startswith(PER_LISTENER_PREFIX):
         return key.removeprefix(PER_LISTENER_PREFIX).partition(".")[2] in PER_LISTENER
-    return key in BY_KEY or key in _TOPIC_DEFAULT_KEYS or key.startswith(POLICY_PREFIX)
+    return key in BY_KEY or key in _TOPIC_DEFAULTS or key.startswith(POLICY_PREFIX)
 
 
 @cache
@@ -144,7 +144,7 @@ def _hint(key: str) -> str:
     topics = BY_NAME.get(key)
     if topics is not None and topics.synonyms:
         return f"the setting for all topics is {topics.synonyms[0].name}"
-    near = get_close_matches(key, [*BY_KEY, *_TOPIC_DEFAULT_KEYS], n=1, cutoff=0.8)
+    near = get_close_matches(key, [*BY_KEY, *_TOPIC_DEFAULTS], n=1, cutoff=0.8)
     return f"did you mean {near[0]}?" if near else "docs/settings.md lists all settings"
 
 
@@ -187,15 +187,12 @@ def _of_listeners(given: Mapping[str, _Given]) -> dict[str, dict[str, object]]:
 
 
 def _topic_defaults(given: Mapping[str, _Given]) -> Configs:
-    defaults = {}
-    for key in sorted(_TOPIC_DEFAULT_KEYS.keys() & given.keys()):
-        kind, allowed = _TOPIC_DEFAULT_KEYS[key]
-        if isinstance(read_value(key, kind, allowed, given[key].text), Bad):
-            raise _refused(key, given[key], allowed_text(kind, allowed))
-        defaults[key] = given[key].text
-    pairs = tuple(defaults.items())
+    defaults = {key: given[key] for key in sorted(_TOPIC_DEFAULTS.keys() & given.keys())}
+    for key, text in defaults.items():
+        _read(_TOPIC_DEFAULTS[key], text)
+    pairs = tuple((key, value.text) for key, value in defaults.items())
     conflict = contradicting_defaults(pairs)
     if conflict is not None:
-        lags = (key for key in defaults if key.endswith("compaction.lag.ms"))
-        raise SettingsError(f"settings {', '.join(f'{key}={defaults[key]}' for key in lags)}: {conflict}")
+        lags = ", ".join(f"{key}={text}" for key, text in pairs if key.endswith("compaction.lag.ms"))
+        raise SettingsError(f"settings {lags}: {conflict}")
     return pairs

@@ -61,10 +61,8 @@ class TopicStore:
     def __init__(self, log: StateKeys, partitions_cached: int = 100_000) -> None:
         self._log = log
         self._cache = TopicCache(partitions_cached)
-        self._fresh: dict[ShardKey, Topic | None] = {}
-        """Uncommitted topics, read or written by the machine."""
-        self._before: dict[ShardKey, Topic | None] = {}
-        """The durable versions of the same topics."""
+        self._used: dict[ShardKey, tuple[Topic | None, Topic | None]] = {}
+        """The durable and the newest version of each topic that the machine has read or written since the commit."""
         self._counts: dict[str, Counts] = {}
         """The newest counts of some groups of topics, durable or not."""
         self._groups_changed: dict[str, None] = {}
@@ -80,16 +78,17 @@ class TopicStore:
 
     def get(self, key: ShardKey) -> Topic | None:
         """The newest topic under a shard key, durable or not."""
-        if key not in self._fresh:
-            self._fresh[key] = self._before[key] = self._load(key)
-        return self._fresh[key]
+        if key not in self._used:
+            topic = self._load(key)
+            self._used[key] = topic, topic
+        return self._used[key][1]
 
     def put(self, key: ShardKey, topic: Topic | None) -> None:
         """Set the newest topic under a shard key; the next commit writes it."""
         for group, change in count_changes(self.get(key), topic):
             self._counts[group] = self.counts(group) + change
             self._groups_changed[group] = None
-        self._fresh[key] = topic
+        self._used[key] = self._used[key][0], topic
 
     def counts(self, group: str) -> Counts:
         """The newest counts of a group of topics, durable or not."""
@@ -110,8 +109,7 @@ class TopicStore:
     def changes(self, state: State) -> Puts:
         """The state keys to write with the next commit."""
         puts: Puts = {}
-        fresh = ((key, self._before[key], topic) for key, topic in self._fresh.items())
-        changed = [(key, before, after) for key, before, after in fresh if after is not before]
+        changed = [(key, before, after) for key, (before, after) in self._used.items() if after is not before]
         for key, before, after in changed:
             put_topic(puts, key, before, after)
             put_entries(puts, _index_entries(key, before), _index_entries(key, after))
@@ -130,26 +128,25 @@ class TopicStore:
 
     def became_durable(self, state: State) -> None:
         """Make the changes of a commit that is now on disk visible to readers."""
-        if self._fresh:
+        if self._used:
             self.durable_counts = self.counts(ALL_TOPICS)
             self._groups_changed.clear()
             if len(self._counts) > GROUPS_CACHED_MAX:
                 self._counts.clear()
             self.durable_tallies = self._health.tallies
-            for key, topic in self._fresh.items():
+            for key, (before, topic) in self._used.items():
                 if topic is None:
                     self._cache.drop(key)
-                elif topic is not self._before[key]:
+                elif topic is not before:
                     self._cache.put(key, topic)
-            self._fresh.clear()
-            self._before.clear()
+            self._used.clear()
         self.durable_cluster = state.cluster
 
     # --- what readers use
 
     def durable(self, key: ShardKey) -> Topic | None:
         """The topic under a shard key as of the last durable commit."""
-        return self._before[key] if key in self._before else self._load(key)
+        return self._used[key][0] if key in self._used else self._load(key)
 
     def durable_named(self, name: str) -> Topic | None:
         """The topic of exactly this name as of the last durable commit."""
@@ -163,7 +160,7 @@ class TopicStore:
             topic = self.durable_named(value.decode())
             if topic is not None and topic.topic_id == topic_id:
                 return topic.name
-        for topic in self._before.values():
+        for topic, _ in self._used.values():
             if topic is not None and topic.topic_id == topic_id:
                 return topic.name
         return None
@@ -235,11 +232,11 @@ class TopicStore:
         for that commit's topics this yields the previous versions."""
         start = None if after is None else TOPIC + after.encode()
         pairs = self._log.scan(TOPIC, start)
-        gone = [TOPIC + key.encode() for key, topic in self._fresh.items() if topic is None and self._before[key]]
+        gone = [TOPIC + key.encode() for key, (before, topic) in self._used.items() if before and not topic]
         if gone:
             pairs = merge(pairs, ((key, b"") for key in sorted(gone) if start is None or key > start))
         for key, values in each_stored(pairs):
-            topic = self._before[key] if key in self._before else self._cache.get(key) or decode_topic(values)
+            topic = self._used[key][0] if key in self._used else self._cache.get(key) or decode_topic(values)
             if topic is not None:
                 yield topic
 

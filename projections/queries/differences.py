@@ -106,14 +106,8 @@ def _touched(part: Query, start: int, end: int, after: str) -> Iterator[tuple[Sh
     yield from ((key, True) for key in sorted(keys))
 
 
-_OTHERS = (
-    access.QuotasChanged,
-    access.ScramCredentialSet,
-    access.ScramCredentialRemoved,
-    catalog.ResourceConfigsChanged,
-    catalog.FeaturesChanged,
-    catalog.RulesApplied,
-)
+_OF_ACCESS = access.QuotasChanged | access.ScramCredentialSet | access.ScramCredentialRemoved
+_OTHERS = _OF_ACCESS | catalog.ResourceConfigsChanged | catalog.FeaturesChanged | catalog.RulesApplied
 
 
 def _cluster(query: Queries, start: Ends, end: Ends) -> ClusterDifferenceView:

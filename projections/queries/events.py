@@ -14,16 +14,23 @@ from heapq import merge
 from itertools import repeat, takewhile
 
 import msgspec
+from msgspec.structs import replace
 
 from events import access, catalog
 from events.catalog import Event, Recorded
 from events.codec import decode_event
 from events.logs.log import EventLog, read_one, request_offsets, shard_offsets
-from events.names import shard_key
+from events.names import Offset, shard_key
 from projections.queries.past import topic_of_record
 from projections.queries.query import Ends, Queries, Query
 from projections.text.names import is_pattern
-from projections.text.points_in_time import OFFSET_END, TEXT_SHOWN_MAX, end_at, parse_point_in_time
+from projections.text.points_in_time import (
+    OFFSET_END,
+    TEXT_SHOWN_MAX,
+    InvalidPointInTime,
+    end_at,
+    parse_point_in_time,
+)
 from projections.views.events import EventsView, RecordedChangesView, RecordedChangeView, change_view, event_view
 
 DIGITS = len(str(OFFSET_END))
@@ -55,7 +62,7 @@ class Window(msgspec.Struct, frozen=True):
         end = query.end(self.at)
         until = end if self.until is None else tuple(map(min, end, query.end(self.until, "to")))
         if self.cursor is not None:
-            until = tuple(map(min, until, Listing(query.parts).place(0, self.cursor)))
+            until = tuple(map(min, until, Listing(query.parts).place(self.cursor)))
         return end, until
 
 
@@ -87,6 +94,11 @@ class EventFilter(msgspec.Struct, frozen=True):
 EVERY_EVENT = EventFilter()
 
 
+def of_topics(topic: str | None) -> EventFilter:
+    """The events of a topic, or of the topics whose names match a pattern."""
+    return EventFilter(name=topic) if is_pattern(topic) else EventFilter(topic)
+
+
 class Listed(msgspec.Struct, frozen=True):
     """A page of events, each with its log. `next_place` is the position at which the next page starts, None at the
     end."""
@@ -106,15 +118,23 @@ class Listing:
         """The position after the newest events."""
         return tuple(part.end() for part in self.parts)
 
-    def place(self, start: int, cursor: str | None) -> Place:
-        """The position of a cursor or, without one, of the offset `start` in a listing of one partition. Raises
-        BadPlace."""
-        count = len(self.parts)
-        if cursor is None:
-            if start and count > 1:
-                raise BadPlace("from: each partition has offsets of its own: give partition or topic too, or cursor")
-            return (start,) * count
-        words = cursor.split("-")
+    def since(self, start: str | None) -> Place:
+        """The position of the parameter `from`: a time, or in a listing of one partition an offset, which may be after
+        the end; None is the start. Raises BadPlace, InvalidPointInTime."""
+        try:
+            point_in_time = Offset(0) if start is None else parse_point_in_time(start)
+        except InvalidPointInTime as error:
+            raise InvalidPointInTime(f"from: {error}") from None
+        if isinstance(point_in_time, datetime):
+            at_ms = round(max(point_in_time, _EPOCH).timestamp() * 1000)
+            return tuple(end_before(part.log, at_ms) for part in self.parts)
+        if point_in_time and len(self.parts) > 1:
+            raise BadPlace("from: each partition has offsets of its own: give partition or topic too, or a time")
+        return (min(point_in_time, OFFSET_END - 1),) * len(self.parts)
+
+    def place(self, cursor: str) -> Place:
+        """The position of a cursor. Raises BadPlace."""
+        words, count = cursor.split("-"), len(self.parts)
         if len(words) != count or not all(word.isascii() and word.isdigit() and len(word) <= DIGITS for word in words):
             raise BadPlace(f"cursor: {cursor[:TEXT_SHOWN_MAX]!r} is not the next_cursor of a page of this listing")
         return tuple(map(int, words))
@@ -173,24 +193,16 @@ def listing(query: Queries, which: EventFilter = EVERY_EVENT, partition: int | N
 
 
 def events_page(
-    query: Queries,
-    which: EventFilter,
-    start: int,
-    limit: int,
-    partition: int | None = None,
-    cursor: str | None = None,
-    *,
-    newest: bool = False,
-    at: str | None = None,
+    query: Queries, which: EventFilter, window: Window, partition: int | None = None, *, newest: bool = False
 ) -> EventsView:
-    """A page of events. With `newest` the newest come first, and `start` is ignored. Raises BadPlace and
-    InvalidPointInTime."""
+    """A page of events. With `newest` the newest come first. Raises BadPlace and InvalidPointInTime."""
     found = listing(query, which, partition)
-    end = query.end(at) if len(found.parts) > 1 else (found.parts[0].end(at),)
+    end = query.end(window.at) if len(found.parts) > 1 else (found.parts[0].end(window.at),)
+    since, cursor = found.since(window.since), None if window.cursor is None else found.place(window.cursor)
     if newest:
-        page = found.newest(end if cursor is None else tuple(map(min, end, found.place(0, cursor))), limit)
+        page = found.newest(end if cursor is None else tuple(map(min, end, cursor)), window.limit, since)
     else:
-        page = found.oldest(found.place(start, cursor), limit, end)
+        page = found.oldest(since if cursor is None else cursor, window.limit, end)
     views = tuple(event_view(record, part.partition) for part, record in page.events)
     return EventsView(views, sum(end), next_cursor(page.next_place))
 
@@ -253,11 +265,10 @@ def changes_page(
 ) -> RecordedChangesView:
     """A page of changes, the newest first. `topic` and `principal` may be patterns; `is_wanted` is true for the names
     of topics. Raises InvalidPointInTime, BadPlace."""
-    name, pattern = (None, topic) if is_pattern(topic) else (topic, None)
-    if name is not None:
-        query = Queries((query.of_topic(name),))
+    which = replace(of_topics(topic), types=CHANGES, principal=principal, is_wanted=is_wanted)
+    if which.topic is not None:
+        query = Queries((query.of_topic(which.topic),))
     end, until = window.ends(query)
-    which = EventFilter(name, None, CHANGES, pattern, principal, is_wanted)
     page = Listing(query.parts, which).newest(until, window.limit, starts(query, window.since))
     views = tuple(_change(*one) for one in page.events)
     return RecordedChangesView(views, next_cursor(page.next_place), query.as_of(end))
@@ -289,11 +300,7 @@ def starts(query: Queries, since: str | None, name: str = "from") -> Ends:
     if since is None:
         return (0,) * len(query.parts)
     query.end(since, name)  # raises InvalidPointInTime
-    point_in_time = parse_point_in_time(since)
-    if isinstance(point_in_time, datetime):
-        at_ms = round(max(point_in_time, _EPOCH).timestamp() * 1000)
-        return tuple(end_before(part.log, at_ms) for part in query.parts)
-    return (point_in_time,)
+    return Listing(query.parts).since(since)
 
 
 def end_before(log: EventLog, at_ms: int) -> int:

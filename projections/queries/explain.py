@@ -35,7 +35,7 @@ from projections.text.points_in_time import iso
 from projections.text.wording import client_text, event_text, many, recorded_text
 from projections.views.events import STEPS_BEFORE_GAP, CauseView, ExplanationView, StepView
 from projections.views.requests import RequestTopicView, RequestView, request_view
-from projections.views.rows import TopicPast, fold_topic
+from projections.views.rows import TopicPast, deleted_by, fold_topic
 from projections.views.topics import health
 from projections.views.view import view_of
 
@@ -114,7 +114,7 @@ def _topic_summary(part: Query, name: str, past: TopicPast, end: int) -> str:
             conclusions += [f"{name} is not ready: it waits for {waiting_text(kind, brokers)}"] if brokers else []
         return ". ".join((*conclusions, facts))
     if past.deletion is not None:
-        return f"Topic {name}: deleted {iso(past.deletion.at_ms)} by {past.deletion.principal}"
+        return f"Topic {name}: deleted {iso(past.deletion.at_ms)} by {deleted_by(past.deletion)}"
     return str(part.no_topic(name, end))
 
 

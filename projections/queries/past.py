@@ -22,7 +22,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
-from itertools import chain, count, groupby, islice
+from heapq import merge
+from itertools import chain, groupby, islice
+from operator import itemgetter
 from typing import TypeVar
 
 import msgspec
@@ -31,12 +33,12 @@ from controller.machine.state import Topic
 from controller.store.topic_indexes import created_keys
 from events.catalog import Recorded
 from events.codec import decode_event, topic_of
-from events.logs.log import EventLog, shard_offsets, shard_runs
+from events.logs.log import SHARD, EventLog, shard_offsets, shard_runs
 from events.logs.snapshots import Snapshot, SnapshotDamaged, nearest_snapshot
 from events.names import ShardKey, shard_key
 from projections.queries.snapshot_rows import snapshot_cluster, snapshot_creation, snapshot_topic, snapshot_topics
 from projections.views.brokers import NO_CLUSTER, ClusterRow, fold_cluster
-from projections.views.rows import NO_PAST, Creation, TopicPast, TopicRow, fold_topics
+from projections.views.rows import Creation, TopicPast, TopicRow, fold_topics
 
 PAUSE_S = 0.0002
 """The length of a pause: enough for the writing thread to get the interpreter lock."""
@@ -102,8 +104,8 @@ class Past:
         """The topic of each shard key at the offset `end`; None if there is none or the caller may not see it."""
 
         def rows(snapshot: Snapshot | None) -> list[TopicRow | None]:
-            there = [(key, None if snapshot is None else snapshot_topic(snapshot, key)) for key in keys]
-            return [row for _, row, _ in self._each_under(there, _start(snapshot), end, may_show)]
+            there = ((key, None if snapshot is None else snapshot_topic(snapshot, key)) for key in keys)
+            return [row for _, row, _ in self._each(there, KEYS_AT_ONCE, _start(snapshot), end, may_show)]
 
         return self._from_nearest(end, rows)
 
@@ -166,8 +168,9 @@ class Past:
     ) -> TopicPage:
         rows: list[TopicRow] = []
         scanned, pause_at, continues = 0, SCANNED_PER_PAUSE, after != "" and limit >= LONG_PAGE
-        tail = self._tail_of(_start(snapshot), end, scanned_max * TAIL_BYTES, continues=continues)
-        for key, row, events in self._each(snapshot, end, after, min(limit + 1, KEYS_AT_ONCE), may_show, tail):
+        start, at_once = _start(snapshot), min(limit + 1, KEYS_AT_ONCE)
+        tail = self._tail_of(start, end, scanned_max * TAIL_BYTES, continues=continues)
+        for key, row, events in self._each(self._candidates(snapshot, end, after), at_once, start, end, may_show, tail):
             scanned += 1 + events
             if row is not None and len(rows) == limit:
                 return TopicPage(tuple(rows), shard_key(rows[-1].name))
@@ -200,50 +203,41 @@ class Past:
         return tail if tail.is_whole else None
 
     def _each(
-        self, snapshot: Snapshot | None, end: int, after: str, at_once: int, may_show: MayShow, tail: Tail | None
+        self,
+        candidates: Iterator[_Candidate],
+        at_once: int,
+        start: int,
+        end: int,
+        may_show: MayShow,
+        tail: Tail | None = None,
     ) -> Iterator[tuple[ShardKey, TopicRow | None, int]]:
-        """The keys that may have a topic, each with its visible topic and the number of events that were folded."""
-        candidates = self._candidates(snapshot, end, after)
-        if tail is not None:
-            for key, topic in candidates:
-                events = tail.events(key) if _may_show_some(key, may_show) else []
-                yield key, _folded(topic, events, may_show), len(events)
-            return
+        """The keys of candidates, each with its visible topic and the number of events that were folded."""
         while some := list(islice(candidates, at_once)):
-            yield from self._each_under(some, _start(snapshot), end, may_show)
+            visible = {key: None for key, _ in some if _may_show_some(key, may_show)}
+            later = self._events_under(list(visible), start, end) if tail is None else map(tail.events, visible)
+            for key, topic in some:
+                number, events = next(later) if key in visible else (0, ())
+                yield key, _folded(topic, events, may_show), number
 
-    def _each_under(
-        self, some: Sequence[_Candidate], start: int, end: int, may_show: MayShow
-    ) -> Iterator[tuple[ShardKey, TopicRow | None, int]]:
-        while some:
-            runs = shard_runs(self.log, [key for key, _ in some], start, end)
-            visible = [_may_show_some(key, may_show) for key, _ in some[: len(runs)]]
-            together = (of_key or () for of_key, is_visible in zip(runs, visible, strict=True) if is_visible)
-            events = self.decoded(chain.from_iterable(chain.from_iterable(together)))
-            for (key, topic), of_key, is_visible in zip(some[: len(runs)], runs, visible, strict=True):
-                if not is_visible:
-                    yield key, None, 0
-                elif of_key is None:
-                    seen, offsets = count(), shard_offsets(self.log, key, start, end)
-                    counted = (offset for offset, _ in zip(offsets, seen, strict=False))
-                    yield key, _folded(topic, self.decoded(counted), may_show), next(seen)
-                else:
-                    number = sum(map(len, of_key))
-                    yield key, _folded(topic, islice(events, number), may_show), number
-            some = some[len(runs) :]
+    def _events_under(self, keys: Sequence[ShardKey], start: int, end: int) -> Iterator[tuple[int, Iterable[Recorded]]]:
+        """For each key the number of its events, and the events, which must be read before the next ones."""
+        while keys:
+            found = shard_runs(self.log, keys, start, end)
+            if found == [None]:  # too many ranges to hold
+                number = sum(map(len, self.log.runs(SHARD, keys[0], start, end)))
+                yield number, self.decoded(shard_offsets(self.log, keys[0], start, end))
+            runs = [of_key for of_key in found if of_key is not None]
+            events = self.decoded(chain.from_iterable(chain.from_iterable(runs)))
+            for of_key in runs:
+                number = sum(map(len, of_key))
+                yield number, islice(events, number)
+            keys = keys[len(found) :]
 
     def _candidates(self, snapshot: Snapshot | None, end: int, after: str) -> Iterator[_Candidate]:
-        later = created_keys(self.log, _start(snapshot), end, after)
-        next_created = next(later, None)
-        for key, row in () if snapshot is None else snapshot_topics(snapshot, after):
-            while next_created is not None and next_created <= key:
-                if next_created != key:
-                    yield next_created, None
-                next_created = next(later, None)
-            yield key, row
-        if next_created is not None:
-            yield next_created, None
-            yield from ((key, None) for key in later)
+        stored: Iterable[_Candidate] = () if snapshot is None else snapshot_topics(snapshot, after)
+        later: Iterable[_Candidate] = ((key, None) for key in created_keys(self.log, _start(snapshot), end, after))
+        by_key = groupby(merge(stored, later, key=itemgetter(0)), itemgetter(0))
+        return (next(same) for _, same in by_key)  # of the same key the stored one comes first
 
     def _cluster_from(self, snapshot: Snapshot | None, end: int) -> ClusterRow:
         start, row = self._cluster
@@ -270,21 +264,10 @@ def _may_show_some(key: ShardKey, may_show: MayShow) -> bool:
 
 
 def _folded(topic: TopicRow | None, events: Iterable[Recorded], may_show: MayShow) -> TopicRow | None:
-    """The visible topic of a key: the topic in the snapshot with the later events applied."""
-    if not events:
-        return topic if topic is not None and may_show(topic.name) else None
-    pasts: dict[str, TopicPast] = {}
-    hidden: set[str | None] = {None}
-    if topic is not None and may_show(topic.name):
-        pasts[topic.name] = TopicPast(topic)
-    elif topic is not None:
-        hidden.add(topic.name)
-    for name, together in groupby(events, topic_of_record):
-        if name is not None and name not in hidden and (name in pasts or may_show(name)):
-            pasts[name] = fold_topics(pasts.get(name, NO_PAST), together)
-        else:
-            hidden.add(name)
-    return next((past.row for past in pasts.values() if past.row is not None), None)
+    """The visible topic of a key: the topic in the snapshot with the later events applied. Several names may have the
+    key, but only one topic exists at a time."""
+    row = fold_topics(TopicPast(topic), events).row
+    return row if row is not None and may_show(row.name) else None
 
 
 def topic_of_record(record: Recorded) -> str | None:
@@ -327,6 +310,7 @@ class Tail:
                 pause()
         self.is_whole = True
 
-    def events(self, key: ShardKey) -> list[Recorded]:
-        """The events under a shard key, in order. Raises EventDecodeError."""
-        return [decode_event(self.start + number, self._values[number]) for number in self._numbers.get(key, ())]
+    def events(self, key: ShardKey) -> tuple[int, Iterable[Recorded]]:
+        """The number of events under a shard key, and the events in order. Raises EventDecodeError."""
+        numbers = self._numbers.get(key, ())
+        return len(numbers), (decode_event(self.start + number, self._values[number]) for number in numbers)

@@ -35,7 +35,7 @@ from projections.queries.snapshot_rows import Pair, recorded_creation, with_rows
 from projections.text.points_in_time import InvalidPointInTime, end_at, iso, parse_point_in_time, time_at
 from projections.views.brokers import ClusterRow
 from projections.views.requests import RequestView, request_view
-from projections.views.rows import NO_PAST, TopicRow, fold_topic, row_of
+from projections.views.rows import NO_PAST, TopicRow, deleted_by, fold_topic, row_of
 from projections.views.view import AsOfView, maybe_iso
 
 PARTITIONS_PER_SLICE = 2000
@@ -156,7 +156,7 @@ class Query(Past):
         whys = []
         if past.deletion is not None:
             deleted = past.deletion
-            whys.append(f"it was deleted at offset {deleted.offset} ({iso(deleted.at_ms)}) by {deleted.principal}")
+            whys.append(f"it was deleted at offset {deleted.offset} ({iso(deleted.at_ms)}) by {deleted_by(deleted)}")
         later = self.events_of(name, end)
         created = next((one for one in later if isinstance(one.event, CREATION_KINDS)), None)
         if created is not None:

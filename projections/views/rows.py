@@ -5,6 +5,8 @@ creation have. Nothing in a row depends on the state of brokers.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
+from itertools import groupby
 
 import msgspec
 from msgspec.structs import replace
@@ -40,17 +42,11 @@ class TopicRow(Topic, frozen=True, array_like=True, gc=False):
     placed_on: tuple[BrokerId, ...] = ()
 
 
-class Deletion(msgspec.Struct, frozen=True, gc=False):
-    offset: Offset
-    at_ms: int
-    principal: str
-
-
 class TopicPast(msgspec.Struct, frozen=True, gc=False):
     """The result of all events of one topic name: the current topic, if any, and the last deletion."""
 
     row: TopicRow | None = None
-    deletion: Deletion | None = None
+    deletion: Recorded | None = None
     request: CreatedBy | None = None
     """The newest create request for the name; its TopicCreated, if any, is the next event."""
 
@@ -79,7 +75,7 @@ def fold_topic(past: TopicPast, record: Recorded) -> TopicPast:
         return past
     topic = apply_topic(past.row, record)
     if topic is None:
-        return replace(past, row=None, deletion=Deletion(record.offset, record.at_ms, _deleted_by(record)))
+        return replace(past, row=None, deletion=record)
     if isinstance(topic, TopicRow):
         return replace(past, row=topic)
     return replace(past, row=row_of(topic, creation_of(record, past.request)))
@@ -88,17 +84,12 @@ def fold_topic(past: TopicPast, record: Recorded) -> TopicPast:
 def fold_topics(past: TopicPast, records: Iterable[Recorded]) -> TopicPast:
     """The past of a name after some events, in order. Changes of a partition before its last one are skipped. Raises
     CannotApply."""
-    newest: dict[int, Recorded] = {}
-    for record in records:
-        event = record.event
-        if isinstance(event, catalog.PartitionChanged):
-            newest[event.partition] = record
-            continue
-        if newest:
-            past = _with_newest(past, newest)
-            newest = {}
-        past = fold_topic(past, record)
-    return _with_newest(past, newest) if newest else past
+    for is_of_partition, some in groupby(records, lambda one: isinstance(one.event, catalog.PartitionChanged)):
+        if is_of_partition:
+            past = _with_newest(past, {one.event.partition: one for one in some})  # type: ignore[union-attr]
+        else:
+            past = reduce(fold_topic, some, past)
+    return past
 
 
 def _with_newest(past: TopicPast, newest: dict[int, Recorded]) -> TopicPast:
@@ -144,7 +135,8 @@ def created_by(request: catalog.CreateRequested) -> CreatedBy:
     return CreatedBy(request.request_id, request.principal, request.client_id, request.api, request.api_version)
 
 
-def _deleted_by(record: Recorded) -> str:
+def deleted_by(record: Recorded) -> str:
+    """The principal of a deletion."""
     if isinstance(record.event, catalog.TopicDeleted):
         return record.event.principal
     decided = external_decision(record.cause)

@@ -23,7 +23,7 @@ from controller.kafka.messages.configs import (
     DescribeConfigsResult,
     ListConfigResourcesRequest,
 )
-from controller.machine.configs.changes import CLIENT_METRICS, LISTS, OpType
+from controller.machine.configs.changes import CLIENT_METRICS, RESOURCE_CONFIGS, OpType
 from controller.machine.configs.groups import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, GROUPS
 from controller.machine.configs.topic_configs import BROKER_SYNONYMS, TOPIC_CONFIGS
 from controller.machine.configs.values import ConfigType
@@ -185,7 +185,8 @@ def test_list_configs_match_the_table() -> None:
         if row.dynamic and row.kind is ConfigType.LIST and name not in ("listeners", "sasl.enabled.mechanisms")
     }
     own = {"listeners", "sasl.enabled.mechanisms", "match", "metrics", "streams.rack.aware.assignment.tags"}
-    assert {name: text for name, text in LISTS.items() if name not in own} == listed
+    lists = {name: row.default for name, row in RESOURCE_CONFIGS.items() if row.kind is ConfigType.LIST}
+    assert {name: text for name, text in lists.items() if name not in own} == listed
 
 
 def test_topic_synonyms_match_in_both_tables() -> None:

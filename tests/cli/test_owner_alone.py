@@ -15,9 +15,8 @@ import pytest
 
 from controller.access.users import set_password
 from controller.cli.main import main
-from controller.serving.process import warn_of_readers
+from controller.serving.process import lock_folder, warn_of_readers
 from controller.settings.load import load_settings
-from controller.stream.log.folder import lock_folder
 from events.logs.log import Commit
 from events.logs.rocksdb_log import RocksDbLog
 from tests.replay.history import open_log

@@ -10,8 +10,8 @@ from itertools import pairwise
 
 from controller.machine.configs.topic_configs import TIERED_STORAGE_KEY, TOPIC_CONFIGS, TopicConfig
 from controller.machine.state import POLICY_PREFIX
-from controller.settings import security, server
-from controller.settings.security import Setting
+from controller.settings import server
+from controller.settings.forms import Setting
 from controller.settings.server import SETTINGS
 
 _HEAD = """\
@@ -59,11 +59,10 @@ def settings_page() -> str:
 
 def _descriptions() -> Iterator[tuple[str, str]]:
     """The fields of the settings with their docstrings."""
-    for module in (security, server):
-        classes = (one for one in ast.parse(inspect.getsource(module)).body if isinstance(one, ast.ClassDef))
-        for field, after in (pair for one in classes for pair in pairwise(one.body)):
-            if isinstance(field, ast.AnnAssign) and isinstance(after, ast.Expr):
-                yield ast.unparse(field.target), " ".join(ast.literal_eval(after.value).split())
+    classes = (one for one in ast.parse(inspect.getsource(server)).body if isinstance(one, ast.ClassDef))
+    for field, after in (pair for one in classes for pair in pairwise(one.body)):
+        if isinstance(field, ast.AnnAssign) and isinstance(after, ast.Expr):
+            yield ast.unparse(field.target), " ".join(ast.literal_eval(after.value).split())
 
 
 DESCRIPTIONS = dict(_descriptions())

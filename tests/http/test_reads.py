@@ -151,6 +151,14 @@ async def test_events_are_paged_and_filtered_by_topic_and_request(one: Service) 
     assert created["fields"]["topic_id"] == made["topic_id"]
     assert created["fields"]["partitions"][0]["replicas"] == [3, 1, 2]
     assert (await one.get("/v1/events?topic=none"))["events"] == []
+    of_pattern = await one.get("/v1/events", topic="[t]", principal="User:*", type="TopicDeleted")
+    assert of_pattern["events"] == []
+    everything = (await one.get("/v1/events", limit=1000))["events"]
+    for order in ("oldest", "newest"):
+        later = (await one.get("/v1/events", limit=1000, order=order, **{"from": everything[9]["at"]}))["events"]
+        assert [each["offset"] for each in later][:: 1 if order == "oldest" else -1] == [
+            each["offset"] for each in everything if each["at_ms"] >= everything[9]["at_ms"]
+        ]
 
 
 # path | status, and the start of the message
@@ -165,8 +173,8 @@ WRONG = """
 /v1/topics?at=MANYms               | 400 at: '9999999999999999999999
 /v1/topics?at=-MANY                | 400 at: '-999999999999999999999
 /v1/events?cursor=MANY             | 400 cursor: '9999999999999999999999
-/v1/events?from=MANY               | 400 from: Integer value out of range
-/v1/events?from=9223372036854775808 | 400 from: must be a whole number <= 9223372036854775807
+/v1/events?from=MANY               | 400 from: '9999999999999999999999
+/v1/events?from=2999-01-01         | 400 from: '2999-01-01' is in the future: it is 20
 /v1/events/follow?cursor=MANY      | 400 cursor: '9999999999999999999999
 /v1/events?partition=MANY          | 400 partition:
 /v1/topics?limit=MANY              | 400 limit:
@@ -178,8 +186,8 @@ WRONG = """
 /v1/topics?att=5                   | 400 att: unknown query parameter; allowed are at, cursor, label, limit, name
 /v1/topics/t?at=3                  | 404 no topic 't' was ever created
 /v1/requests/r?at=3                | 404 no request 'r' is in the log
-/v1/events?from=-1                 | 400 from: must be a whole number >= 0
-/v1/events?from=x                  | 400 from: must be a whole number
+/v1/events?from=-1                 | 400 from: '-1' is not a valid point in time: use an offset
+/v1/events?from=x                  | 400 from: 'x' is not a valid point in time: use an offset
 /v1/log/head?partition=0           | 400 partition: there is no partition 0; this log has none
 /v1/log/proof                      | 400 give exactly one of offset, topic and request
 /v1/log/proof?offset=1&topic=t     | 400 give exactly one of offset, topic and request
@@ -229,7 +237,9 @@ async def test_openapi_document_has_bodies_and_parameters(one: Service) -> None:
     assert (body["required"], body["additionalProperties"]) == (["name"], False)
     assert "validate_only" in {parameter["name"] for parameter in create["parameters"]}
     parameters = {one["name"] for one in document["paths"]["/v1/events"]["get"]["parameters"]}
-    assert parameters == {"from", "limit", "topic", "request", "type", "order", "partition", "cursor", "at"}
+    assert parameters == {
+        "from", "limit", "topic", "principal", "request", "type", "order", "partition", "cursor", "at",
+    }  # fmt: skip
 
 
 async def test_event_pages_are_limited_in_bytes(one: Service, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from events.catalog import (
 from events.names import RequestId, TopicName
 from projections.queries import explain as module
 from projections.queries import overviews
-from projections.queries.events import EventFilter, events_page
+from projections.queries.events import EventFilter, Window, events_page
 from projections.queries.query import NotFound, Queries
 from projections.queries.topics import topic_at, topics_at
 from projections.text.wording import event_text
@@ -215,7 +215,7 @@ def test_a_partition_change_text_names_the_changed_field(line: str) -> None:
 
 def _answers(query: Queries, topics: set[str], requests: set[str], end: int) -> Iterator[msgspec.Struct]:
     """Yields every answer that queries give about a history."""
-    yield events_page(query, EventFilter(), 0, end)
+    yield events_page(query, EventFilter(), Window(limit=end))
     for at in map(str, range(end)):
         yield topics_at(query, at, None, end)
         yield overviews.brokers(query, at)

@@ -9,8 +9,8 @@ import pytest
 
 from controller.kafka.messages import quorum as quorum_messages
 from controller.machine.errors import ErrorCode
-from controller.quorum.raft import consensus, follower
-from controller.quorum.raft.consensus import TRANSITIONS, Consensus
+from controller.quorum.raft import follower
+from controller.quorum.raft.consensus import Consensus
 from controller.quorum.raft.effects import Role
 from controller.quorum.raft.follower import fetch_request
 from controller.quorum.raft.progress import DELAY_MAX
@@ -63,8 +63,9 @@ def test_a_leadership_transfer_seldom_fails_on_a_busy_leader() -> None:
         world.run_until(world.now + 0.1)
         target.boot()
         world.run_until(world.now + 0.5)
-        lost += quorum_of(target).transfers_failed
-        assert quorum_of(target).transfers_failed or leader_of(world) is target, "the target must take over immediately"
+        has_failed = not quorum_of(target).may_transfer(target.now())
+        lost += has_failed
+        assert has_failed or leader_of(world) is target, "the target must take over immediately"
     assert lost <= 2
 
 
@@ -77,7 +78,6 @@ def test_the_back_off_doubles_after_each_failed_leadership_transfer() -> None:
         pause_s = min(2.0**number, 60.0)
         assert not core.may_transfer(100.0 + pause_s - 0.01)
         assert core.may_transfer(100.0 + pause_s)
-    assert core.transfers_failed == 9
 
 
 @pytest.mark.parametrize("pre_vote", [False, True])
@@ -151,13 +151,6 @@ def test_requests_of_other_clusters_and_partitions_are_rejected(kind: type[Any])
     leader = leader_of(settled())
     assert answer(leader, kind(cluster_id="another")).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
     assert answer(leader, kind(cluster_id=CLUSTER)).error_code == ErrorCode.INVALID_REQUEST
-
-
-def test_docstring_matches_the_role_transitions() -> None:
-    picture = [
-        f"    {before.value:11} -> {', '.join(role.value for role in after)}\n" for before, after in TRANSITIONS.items()
-    ]
-    assert f"\n\n{''.join(picture)}\n" in (consensus.__doc__ or "")
 
 
 def test_a_replica_follows_one_leader_an_epoch() -> None:

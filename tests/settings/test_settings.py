@@ -12,8 +12,8 @@ from controller.machine.configs.topic_configs import BROKER_SYNONYMS, TIERED_STO
 from controller.machine.configs.values import Bad, read_value
 from controller.machine.configs.views import ConfigSource, effective_configs
 from controller.machine.state import Settings, settings_from_pairs
+from controller.settings.forms import Setting
 from controller.settings.load import ServeSettings, SettingsError, load_settings
-from controller.settings.security import Setting
 from controller.settings.server import SETTINGS
 from tests.docs.settings import settings_page
 

@@ -133,14 +133,14 @@ def test_events_of_all_partitions_are_merged_by_time() -> None:
     logs = stories()
     query, _ = partitioned(logs)
     events = listing(query)
-    place, end = events.place(0, None), events.end()
+    place, end = events.since(None), events.end()
     found: list[tuple[Query, Recorded]] = []
     while True:
         page = events.oldest(place, 7, end)
         found += page.events
         if page.next_place is None:
             break
-        place = events.place(0, cursor_of(page.next_place))
+        place = events.place(cursor_of(page.next_place))
     assert sorted((part.partition, record.offset) for part, record in found if part.partition is not None) == [
         (number, record.offset) for number in range(PARTITIONS) for record in logs[number]
     ]
@@ -164,11 +164,11 @@ def test_invalid_partitions_and_cursors_are_rejected() -> None:
         listing(query, partition=3)
     with pytest.raises(BadPlace, match="no partition 0; this log has none"):
         listing(questions_of(stories()[0]), partition=0)
-    with pytest.raises(BadPlace, match="give partition or topic too, or cursor"):
-        listing(query).place(7, None)
+    with pytest.raises(BadPlace, match="give partition or topic too, or a time"):
+        listing(query).since("7")
     for wrong in ("1-2", "1-2-x", "", "1-2-3-4"):
         with pytest.raises(BadPlace, match="is not the next_cursor of a page"):
-            listing(query).place(0, wrong)
+            listing(query).place(wrong)
 
 
 def test_explain_reads_one_partition_for_topics_and_all_for_requests() -> None:

@@ -21,7 +21,7 @@ from events.catalog import (
     TopicReady,
 )
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicName, shard_key
-from projections.views.rows import NO_PAST, TopicPast, fold_topic, fold_topics
+from projections.views.rows import NO_PAST, TopicPast, deleted_by, fold_topic, fold_topics
 from projections.views.topics import health, offline_replicas
 from tests.machine.tables import command, given
 from tests.store.test_store import Bench, topic
@@ -127,7 +127,7 @@ TABLE = """
 def _shown(past: TopicPast, live: tuple[BrokerId, ...]) -> str:
     row = past.row
     if row is None:
-        return "nothing" if past.deletion is None else f"deleted by {past.deletion.principal}"
+        return "nothing" if past.deletion is None else f"deleted by {deleted_by(past.deletion)}"
     stands = health(row, live)
     words: list[str] = [stands.status]
     words += [f"{one.leader}:{_ids(one.isr)}/{_ids(one.replicas)}" for one in row.partitions]

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 import structlog
+from msgspec.structs import replace
 
 from controller.brokers.kraft import membership
 from controller.brokers.kraft.membership import Membership
@@ -46,8 +47,12 @@ async def alter_partition(
     found = {topic.topic_id: api.store.durable_name_of(topic.topic_id) for topic in request.topics}
     names = {topic_id: name for topic_id, name in found.items() if name is not None}
     known = [(topic, topic.partitions) for topic in request.topics if topic.topic_id in names]
+    answers: dict[bytes, list[PartitionAnswer]] = {topic.topic_id: [] for topic in request.topics}
+    for topic in request.topics:
+        if topic.topic_id not in names:
+            code = int(ErrorCode.UNKNOWN_TOPIC_ID)
+            answers[topic.topic_id] = [PartitionAnswer(one.partition_index, code) for one in topic.partitions]
     epoch = members.machine_epoch(request.broker_id, request.broker_epoch)
-    answers: dict[TopicName, list[PartitionAnswer]] = {}
     for portion in in_portions(known):
         stamped = stamp(api.controller, "isr")
         commands = [
@@ -61,21 +66,16 @@ async def alter_partition(
             )
             for topic, partitions in portion
         ]
-        for answer in await api.submit(commands):
+        for (topic, _), answer in zip(portion, await api.submit(commands), strict=True):
             if answer.code:
                 return cluster.AlterPartitionResponse(error_code=broker_error(answer.code))
-            answers.setdefault(answer.topic_name, []).extend(answer.partitions)
-    topics = []
-    for topic in request.topics:
-        if topic.topic_id in names:
-            parts = answers[names[topic.topic_id]]
-        else:
-            code = int(ErrorCode.UNKNOWN_TOPIC_ID)
-            parts = [PartitionAnswer(one.partition_index, code) for one in topic.partitions]
-        topics.append(
-            cluster.AlterPartitionTopicResult(topic_id=topic.topic_id, partitions=tuple(map(_partition, parts)))
+            answers[topic.topic_id] += answer.partitions
+    return cluster.AlterPartitionResponse(
+        topics=tuple(
+            cluster.AlterPartitionTopicResult(topic_id=topic_id, partitions=tuple(map(_partition, parts)))
+            for topic_id, parts in answers.items()
         )
-    return cluster.AlterPartitionResponse(topics=tuple(topics))
+    )
 
 
 def _report(members: Membership, one: cluster.AlterPartitionData) -> IsrReport:
@@ -135,9 +135,7 @@ async def assign_replicas_to_dirs(
                 return cluster.AssignReplicasToDirsResponse(error_code=broker_error(answer.code))
             codes.update({(command.topic_id, one.partition): one.code for one in answer.partitions})
     directories = tuple(
-        cluster.AssignReplicasDirectory(
-            id=directory.id, topics=tuple(_coded(topic, codes) for topic in directory.topics)
-        )
+        replace(directory, topics=tuple(_coded(topic, codes) for topic in directory.topics))
         for directory in request.directories
     )
     return cluster.AssignReplicasToDirsResponse(directories=directories)
@@ -154,15 +152,8 @@ def _by_topic(request: cluster.AssignReplicasToDirsRequest) -> dict[bytes, list[
 
 
 def _coded(topic: cluster.AssignReplicasTopic, codes: _Codes) -> cluster.AssignReplicasTopic:
-    return cluster.AssignReplicasTopic(
-        topic_id=topic.topic_id,
-        partitions=tuple(
-            cluster.AssignReplicasPartition(
-                partition_index=one.partition_index, error_code=codes[topic.topic_id, one.partition_index]
-            )
-            for one in topic.partitions
-        ),
-    )
+    partitions = (replace(one, error_code=codes[topic.topic_id, one.partition_index]) for one in topic.partitions)
+    return replace(topic, partitions=tuple(partitions))
 
 
 async def allocate_producer_ids(

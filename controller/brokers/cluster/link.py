@@ -58,22 +58,21 @@ class SharedCall(Generic[T]):
 
     def __init__(self, call: Callable[[], Awaitable[T]]) -> None:
         self._call = call
-        self._under_way: asyncio.Task[T] | None = None
-        self._following: asyncio.Task[T] | None = None
+        self._one_at_a_time = asyncio.Lock()
+        self._next: asyncio.Task[T] | None = None
 
     async def answer(self) -> T:
         """An answer as of now. Raises whatever the call raises."""
-        if self._following is None:
-            self._following = asyncio.create_task(self._call_after(self._under_way))
+        if self._next is None:
+            self._next = asyncio.create_task(self._call_in_turn())
             # Retrieve its exception: asyncio would log it if all waiting callers were cancelled.
-            self._following.add_done_callback(lambda task: task.cancelled() or task.exception())
-        return await asyncio.shield(self._following)
+            self._next.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return await asyncio.shield(self._next)
 
-    async def _call_after(self, before: asyncio.Task[T] | None) -> T:
-        if before is not None:
-            await asyncio.wait((before,))
-        self._under_way, self._following = self._following, None
-        return await self._call()
+    async def _call_in_turn(self) -> T:
+        async with self._one_at_a_time:
+            self._next = None
+            return await self._call()
 
 
 METADATA_VERSION = 12

@@ -36,24 +36,16 @@ class TargetCluster(Brokers):
     """The `Brokers` port for a target cluster.
 
     A start resumes the unfinished changes among the newest events of `log`. `owns` is true for the topics of this log:
-    a worker owns only some. `stop` leaves a `shared` link open.
+    a worker owns only some. The caller closes the link.
     """
 
     handles: EventTypes = ACTED_ON
 
-    def __init__(
-        self,
-        link: ClusterLink,
-        log: EventLog,
-        settings: ServeSettings,
-        owns: Owns = lambda _: True,
-        *,
-        shared: bool = False,
-    ) -> None:
+    def __init__(self, link: ClusterLink, log: EventLog, settings: ServeSettings, owns: Owns = lambda _: True) -> None:
         self.link = link
         self.error: str | None = None
         """Why the cluster is unreachable; None if it is reachable."""
-        self._log, self._settings, self._owns, self._shared = log, settings, owns, shared
+        self._log, self._settings, self._owns = log, settings, owns
         self._unfinished = True
         self._scanned = asyncio.Event()
         self._scan_now = asyncio.Event()
@@ -92,8 +84,6 @@ class TargetCluster(Brokers):
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if not self._shared:
-            self.link.close()
 
     # --- for the engine
 

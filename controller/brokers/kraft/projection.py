@@ -192,11 +192,7 @@ def endpoints_of(listeners: tuple[Listener, ...]) -> tuple[Endpoint, ...]:
 
 
 def details_of(
-    listeners: tuple[Listener, ...],
-    features: tuple[Feature, ...],
-    log_dirs: tuple[bytes, ...],
-    *,
-    clean: bool = True,
+    listeners: tuple[Listener, ...], features: tuple[Feature, ...], log_dirs: tuple[bytes, ...], *, clean: bool = True
 ) -> BrokerDetails:
     supported = (
         SupportedFeature(each.name, each.min_supported_version, each.max_supported_version) for each in features

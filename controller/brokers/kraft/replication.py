@@ -53,12 +53,7 @@ class QuorumReplication(BatchApplier):
     """The epoch in which this node leads and has applied everything committed before."""
 
     def __init__(
-        self,
-        node: QuorumNode,
-        files: QuorumFiles,
-        log: EventLog,
-        projector: MetadataProjector,
-        first: SettingsChanged,
+        self, node: QuorumNode, files: QuorumFiles, log: EventLog, projector: MetadataProjector, first: SettingsChanged
     ) -> None:
         super().__init__(node, files, log, projector, first)
         self.on_lost: Callable[[], None] = lambda: None

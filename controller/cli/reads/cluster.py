@@ -103,10 +103,8 @@ def _difference_lines(
     first: overviews.DifferenceView, topics: Sequence[overviews.TopicDifferenceView], style: Style
 ) -> Iterator[str]:
     yield f"Between the state{when(first.before)} and that{when(first.after)}:"
-    if topics:
-        yield ""
-        header = ("TOPIC", "CHANGE", "PARTITIONS", "OTHER REPLICAS", "OTHER LEADERS", "OTHER IN SYNC", "BY", "CONFIGS")
-        yield from style.table(header, map(_topic_row, topics))
+    header = ("TOPIC", "CHANGE", "PARTITIONS", "OTHER REPLICAS", "OTHER LEADERS", "OTHER IN SYNC", "BY", "CONFIGS")
+    yield from style.section(header, map(_topic_row, topics))
     if first.cluster is not None:
         yield from _cluster_lines(first.cluster, style)
     if not topics and not _is_different(first.cluster):
@@ -128,15 +126,11 @@ def _value(one: ValueView) -> str:
 
 
 def _cluster_lines(cluster: overviews.ClusterDifferenceView, style: Style) -> Iterator[str]:
-    if cluster.brokers:
-        yield ""
-        rows = ((one.broker_id, one.before or "-", one.after or "-", one.reason) for one in cluster.brokers)
-        yield from style.table(("BROKER", "BEFORE", "AFTER", "WHY"), rows)
+    rows = ((one.broker_id, one.before or "-", one.after or "-", one.reason) for one in cluster.brokers)
+    yield from style.section(("BROKER", "BEFORE", "AFTER", "WHY"), rows)
     values = [*cluster.settings, *([cluster.release] if cluster.release is not None else [])]
-    if values:
-        yield ""
-        changed = ((one.name, one.before or "-", one.after or "-") for one in values)
-        yield from style.table(("SETTING", "BEFORE", "AFTER"), changed)
+    changed = ((one.name, one.before or "-", one.after or "-") for one in values)
+    yield from style.section(("SETTING", "BEFORE", "AFTER"), changed)
     more = [
         *(f"added: {acl}" for acl in cluster.acls_added),
         *(f"removed: {acl}" for acl in cluster.acls_removed),
@@ -184,10 +178,8 @@ def _whatif_lines(answer: overviews.WhatIfView, style: Style) -> Iterator[str]:
     for text in answer.changes:
         yield from wrapped("  if  ", text, style.width)
     yield f"  now{when(answer.as_of)}"
-    if answer.topics:
-        yield ""
-        rows = ((one.before or "healthy", one.then, one.topics, _examples(one)) for one in answer.topics)
-        yield from style.table(("NOW", "THEN", "TOPICS", "WHICH"), rows)
+    rows = ((one.before or "healthy", one.then, one.topics, _examples(one)) for one in answer.topics)
+    yield from style.section(("NOW", "THEN", "TOPICS", "WHICH"), rows)
     for create in answer.creates:
         yield ""
         refusal = f"{create.error}: {create.message}"
@@ -247,16 +239,13 @@ def _rule_lines(answer: overviews.PoliciesView, style: Style) -> Iterator[str]:
     if not answer.rules:
         yield "It has no rules."
         return
-    yield ""
-    yield from style.table(("RULE", "MODE", "ON", "DEFINITION"), map(_rule_row, answer.rules))
-    exceptions = [(rule.name, one) for rule in answer.rules for one in rule.exceptions]
-    if exceptions:
-        yield ""
-        rows = (
-            (name, one.applies_to, Marked(one.until, "warning" if one.is_expired else ""), one.reason)
-            for name, one in exceptions
-        )
-        yield from style.table(("RULE", "EXCEPTION", "UNTIL", "REASON"), rows)
+    yield from style.section(("RULE", "MODE", "ON", "DEFINITION"), map(_rule_row, answer.rules))
+    rows = (
+        (rule.name, one.applies_to, Marked(one.until, "warning" if one.is_expired else ""), one.reason)
+        for rule in answer.rules
+        for one in rule.exceptions
+    )
+    yield from style.section(("RULE", "EXCEPTION", "UNTIL", "REASON"), rows)
 
 
 def _rule_row(rule: RuleView) -> tuple[object, ...]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from fnmatch import fnmatchcase
+from collections.abc import Iterable, Iterator
 from itertools import chain, groupby, islice
 from typing import Final
 
@@ -21,7 +20,6 @@ from controller.cli.backend import Backend
 from controller.cli.output import Style, as_json, as_yaml, show, show_lines, style_of, with_local_times
 from controller.cli.reads import common
 from projections.text.names import is_pattern
-from projections.text.points_in_time import parse_point_in_time
 from projections.text.wording import many
 from projections.views.events import EventsView, EventView, RecordedChangesView, RecordedChangeView
 from projections.views.lines import place, when
@@ -160,27 +158,32 @@ NO_REQUEST: Final = (
 
 
 def events(options: argparse.Namespace, backend: Backend) -> int:
-    kind = options.type[0] if len(options.type) == 1 and not options.follow else None
-    topic = None if is_pattern(options.topic) else options.topic
-    which = {"topic": topic, "request": options.request, "partition": options.partition}
-    which |= {"type": kind, "at": options.until}
-    found = _chosen(options, backend, which)
-    first = next(found, None)
+    if options.follow and (options.until is not None or options.tail is not None):
+        raise common.Misuse("--follow does not end, so it cannot be used with --until or --tail")
+    which = {"topic": options.topic, "request": options.request, "principal": options.principal}
+    which |= {"partition": options.partition, "from": options.since or 0}
+    which |= {"type": options.type[0] if len(options.type) == 1 else None}
+    every: Iterator[EventView]
+    if options.follow:
+        every = backend.follow(**which)
+    else:
+        which |= {"at": options.until, "order": None if options.tail is None else "newest"}
+        which |= {"limit": min(common.PAGE, options.tail or common.PAGE)}
+        found = common.pages(backend, EventsView, "/events", **which)
+        every = (event for page in found for event in page.events)
+    chosen: Iterator[EventView] = (one for one in every if not options.type or one.type in options.type)
+    if options.tail is not None:
+        chosen = iter([*islice(chosen, options.tail)][::-1])
+    first = next(chosen, None)
     if first is None:
         return _nothing_found(options, backend)
-    show_lines(options, in_format(options, chain((first,), found)), paged=not options.follow)
+    show_lines(options, in_format(options, chain((first,), chosen)), paged=not options.follow)
     return DONE
 
 
 def changes(options: argparse.Namespace, backend: Backend) -> int:
-    which = {
-        "topic": options.name,
-        "principal": options.principal,
-        "label": options.label,
-        "from": options.since,
-        "to": options.until,
-    }
-    which |= {"at": options.at, "limit": min(options.limit, common.PAGE)}
+    which = {"topic": options.name, "principal": options.principal, "label": options.label, "at": options.at}
+    which |= {"from": options.since, "to": options.until, "limit": min(options.limit, common.PAGE)}
     found: list[RecordedChangeView] = []
     for page in common.pages(backend, RecordedChangesView, "/changes", **which):
         found += page.changes
@@ -195,99 +198,30 @@ def _change_lines(found: list[RecordedChangeView], style: Style) -> Iterator[str
     if not found:
         yield "Nothing was changed."
         return
-    texts = (
-        one.text
-        + (f"; by {one.principal}" if one.principal not in one.text else "")
-        + (f"; breaks {', '.join(one.rules)}" if one.rules else "")
-        + (f"; approved by {one.approved_by}" if one.approved_by else "")
-        for one in found
-    )
-    each = (
-        Line(
-            place(one.partition, one.offset), style.age(one.at), one.type, one.topic or "-", one.request_id or "-", text
-        )
-        for one, text in zip(found, texts, strict=True)
-    )
-    yield from in_columns(each, style)
+    yield from in_columns((_change_line(one, style) for one in found), style)
 
 
-def _chosen(options: argparse.Namespace, backend: Backend, which: Mapping[str, object]) -> Iterator[EventView]:
-    """The matching events, in order. Raises Misuse."""
-    if options.follow and (options.until is not None or options.tail is not None):
-        raise common.Misuse("--follow does not end, so it cannot be used with --until or --tail")
-    if options.tail is not None:
-        newest = islice(filter(_filter(options), _newest_first(options, backend, which)), options.tail)
-        return reversed(list(newest))
-    start = _start(options, backend, which)
-    if options.follow:
-        return filter(_filter(options), backend.follow(from_=start, **which))
-    found = chain.from_iterable(page.events for page in _pages(backend, which, from_=start))
-    return filter(_filter(options), found)
-
-
-def _start(options: argparse.Namespace, backend: Backend, which: Mapping[str, object]) -> int:
-    """An offset at or before the first matching event. For a time it is 0 if the events are in several partitions with
-    separate offsets."""
-    since_ms = None if options.since is None else _ms(options.since)
-    if since_ms is None:
-        return int(options.since or 0)
-    before = _page(backend, {**which, "type": None, "at": f"{max(0, since_ms - 1)}ms"})
-    is_one = which["topic"] is not None or which["partition"] is not None
-    several = bool(before.events) and before.events[0].partition is not None and not is_one
-    return 0 if several else before.end
-
-
-def _newest_first(options: argparse.Namespace, backend: Backend, which: Mapping[str, object]) -> Iterator[EventView]:
-    """The events from the last one back to --since."""
-    first: str | None = options.since
-    since_ms = None if first is None else _ms(first)
-    for page in _pages(backend, {**which, "order": "newest"}, limit=min(common.PAGE, options.tail)):
-        for event in page.events:
-            if first is not None and (event.offset < int(first) if since_ms is None else event.at_ms < since_ms):
-                return
-            yield event
-
-
-def _filter(options: argparse.Namespace) -> Callable[[EventView], bool]:
-    since_ms = None if options.since is None else _ms(options.since)
-
-    def matches(event: EventView) -> bool:
-        return (
-            (since_ms is None or event.at_ms >= since_ms)
-            and (not options.type or event.type in options.type)
-            and (options.topic is None or fnmatchcase(str(event.fields.get("topic", "")), options.topic))
-            and (options.principal is None or fnmatchcase(str(event.fields.get("principal", "")), options.principal))
-        )
-
-    return matches
-
-
-def _ms(point_in_time: str) -> int | None:
-    """A time as milliseconds since the epoch; None for an offset."""
-    parsed = parse_point_in_time(point_in_time)
-    return None if isinstance(parsed, int) else round(parsed.timestamp() * 1000)
+def _change_line(one: RecordedChangeView, style: Style) -> Line:
+    by = "" if one.principal in one.text else one.principal
+    more = {"by": by, "breaks": ", ".join(one.rules), "approved by": one.approved_by}
+    text = "; ".join([one.text, *(f"{verb} {what}" for verb, what in more.items() if what)])
+    where, topic = place(one.partition, one.offset), one.topic or "-"
+    return Line(where, style.age(one.at), one.type, topic, one.request_id or "-", text)
 
 
 def _nothing_found(options: argparse.Namespace, backend: Backend) -> int:
     """Say why there is no event: the topic or request is unknown, or the filters match nothing."""
+
+    def is_unknown(**which: str) -> bool:
+        return not backend.get(EventsView, "/events", limit=1, **which).events
+
     if options.request is not None:
-        if not _page(backend, {"request": options.request}).events:
+        if is_unknown(request=options.request):
             return print_error(NO_REQUEST.format(options.request), NEGATIVE)
         if options.topic is not None:
             return print_error(f"request {options.request!r} has no event of topic {options.topic!r}", NEGATIVE)
-    elif not (options.topic is None or is_pattern(options.topic) or _page(backend, {"topic": options.topic}).events):
+    elif options.topic is not None and not is_pattern(options.topic) and is_unknown(topic=options.topic):
         return print_error(f"no event of topic {options.topic!r} is in the log", NEGATIVE)
     if options.output in ("table", "wide"):
         show_lines(options, ["No event matches."], paged=False)
     return DONE
-
-
-def _page(backend: Backend, which: Mapping[str, object]) -> EventsView:
-    """A page with only the first matching event, and the end of the log."""
-    return next(_pages(backend, which, limit=1))
-
-
-def _pages(
-    backend: Backend, which: Mapping[str, object], limit: int = common.PAGE, **more: object
-) -> Iterator[EventsView]:
-    return common.pages(backend, EventsView, "/events", limit=limit, **which, **more)

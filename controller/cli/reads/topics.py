@@ -21,7 +21,7 @@ from projections.text.names import is_pattern
 from projections.text.wording import changed, client_text, many, unset
 from projections.views import lines
 from projections.views.events import EventsView, ExplanationView
-from projections.views.requests import RequestSummary, RequestsView, RequestView
+from projections.views.requests import RequestSummary, RequestsView, RequestTopicView, RequestView
 from projections.views.topics import (
     AlteredView,
     CreatedView,
@@ -307,9 +307,7 @@ def _partition_lines(all_partitions: Sequence[PartitionView], style: Style) -> I
         (
             one.partition,
             "none" if one.leader < 0 else one.leader,
-            common.ids(one.replicas),
-            common.ids(one.isr),
-            common.ids(one.offline),
+            *map(common.ids, (one.replicas, one.isr, one.offline)),
         )
         for one in all_partitions
     )
@@ -319,22 +317,17 @@ def _partition_lines(all_partitions: Sequence[PartitionView], style: Style) -> I
 def _request_lines(found: Sequence[RequestSummary], style: Style, more: bool) -> Iterator[str]:
     """A list of requests; `more` means that older ones exist."""
     is_brief = style.now is not None
-    rows = (
-        (
-            "-" if one.counted else one.request_id,
-            style.age(one.requested_at),
-            *((_user(one.principal, style),) if is_brief else (client_text(one.principal, one.client_id), one.api)),
-            lines.topics_of(one, whole=style.wide),
-            Marked(lines.outcomes(one), lines.outcome_mark(one.outcomes)),
-            ",".join(one.rules) or "-",
-            *((one.host or "-", one.requested_offset) if style.wide else ()),
-        )
-        for one in found
-    )
-    more_columns = ("HOST", "OFFSET") if style.wide else ()
-    api = () if is_brief else ("API",)
-    header = ("REQUEST", "TIME", "BY", *api, "TOPICS", "OUTCOME", "RULE", *more_columns)
-    yield from style.table(header, rows, "No request matches.")
+
+    def row(one: RequestSummary) -> tuple[object, ...]:
+        by = (_user(one.principal, style),) if is_brief else (client_text(one.principal, one.client_id), one.api)
+        outcome = Marked(lines.outcomes(one), lines.outcome_mark(one.outcomes))
+        request, topics = "-" if one.counted else one.request_id, lines.topics_of(one, whole=style.wide)
+        where = (one.host or "-", one.requested_offset) if style.wide else ()
+        return request, style.age(one.requested_at), *by, topics, outcome, ",".join(one.rules) or "-", *where
+
+    api, where = () if is_brief else ("API",), ("HOST", "OFFSET") if style.wide else ()
+    header = ("REQUEST", "TIME", "BY", *api, "TOPICS", "OUTCOME", "RULE", *where)
+    yield from style.table(header, map(row, found), "No request matches.")
     if more and style.width is not None:
         yield f"… older requests exist: use --limit {2 * len(found)} or --until {found[-1].requested_at}"
 
@@ -345,18 +338,13 @@ def _one_request(one: RequestView, style: Style) -> Iterator[str]:
     if one.timeout_ms is not None:
         yield f"  timeout {lines.span(one.timeout_ms)}, at {one.deadline_at}"
     yield ""
-    rows = (
-        (
-            each.topic,
-            Marked(each.status, lines.outcome_mark((each.status,))),
-            "-" if each.error is None else each.error,
-            each.rule or "-",
-            "-" if each.waited_ms is None else lines.span(each.waited_ms),
-            each.change,
-            each.message or "-",
-        )
-        for each in one.topics
-    )
-    yield from style.table(("TOPIC", "OUTCOME", "ERROR", "RULE", "WAITED", "CHANGE", "MESSAGE"), rows)
+    header = ("TOPIC", "OUTCOME", "ERROR", "RULE", "WAITED", "CHANGE", "MESSAGE")
+    yield from style.table(header, map(_outcome_row, one.topics))
     yield ""
     yield f"`topicwright explain {one.request_id}` shows its events."
+
+
+def _outcome_row(one: RequestTopicView) -> tuple[object, ...]:
+    outcome = Marked(one.status, lines.outcome_mark((one.status,)))
+    waited = "-" if one.waited_ms is None else lines.span(one.waited_ms)
+    return one.topic, outcome, one.error or "-", one.rule or "-", waited, one.change, one.message or "-"

@@ -13,7 +13,6 @@ import os
 import secrets
 import socket
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -37,7 +36,6 @@ from controller.cli.arguments import DONE
 from controller.cli.folder import NO_LOG
 from controller.cli.output import progress_to
 from controller.kafka.messages.records import RegisterBrokerRecord, TopicRecord
-from controller.machine.state import QuorumLeader
 from controller.quorum.files import QuorumFiles
 from controller.quorum.folder import META_PROPERTIES, FolderError, NodeFolder
 from controller.quorum.raft.voters import VoterHistory
@@ -91,7 +89,12 @@ def handback(options: argparse.Namespace) -> int:
             pass
         opened = NodeFolder(options.data, log.cluster_id, quorum.node_id, lambda: os.urandom(16))
         with closing(opened) as node, closing(QuorumFiles(node.partition)) as files:
-            _check_alone(options.data, files, quorum)
+            voters = VoterHistory(files, ()).newest.ids
+            if voters not in ((), (quorum.node_id,)):
+                raise FolderError(
+                    f"{options.data} belongs to one of the voters {', '.join(map(str, voters))}: nothing is handed "
+                    f"back, because the others continue without it: topicwright leave --data {options.data}"
+                )
             left = clear_removed_controllers(files, quorum.node_id, wall_ms())
             write_folder(
                 options.to,
@@ -112,15 +115,6 @@ def handback(options: argparse.Namespace) -> int:
         f"{options.to.absolute()}. {options.data} cannot be served any more: to return, adopt into a new folder."
     )
     return 0
-
-
-def _check_alone(data: Path, files: QuorumFiles, quorum: QuorumLeader) -> None:
-    voters = VoterHistory(files, ()).newest.ids
-    if voters not in ((), (quorum.node_id,)):
-        raise FolderError(
-            f"{data} belongs to one of the voters {', '.join(map(str, voters))}: nothing is handed back, because "
-            f"the others continue without it: topicwright leave --data {data}"
-        )
 
 
 def _record_handback(log: EventLog, folder: Path, files: QuorumFiles) -> None:
@@ -212,7 +206,7 @@ def backup(options: argparse.Namespace) -> int:
         writer = Writer(
             boot=secrets.token_hex(8),
             where=f"backup, process {os.getpid()} of {socket.gethostname()}",
-            since_ms=time.time_ns() // 1_000_000,
+            since_ms=wall_ms(),
         )
         archiver = Archiver(log, place, ManifestWriter(place, writer))
         before = find_manifest(place)

@@ -10,7 +10,6 @@ import argparse
 import getpass
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
@@ -37,7 +36,7 @@ from controller.quorum.log.batches import embedded_events, encode_batch
 from controller.quorum.log.record_kinds import NUMBERS
 from controller.quorum.raft.voters import VoterHistory
 from controller.release import RELEASE
-from controller.serving.process import new_cluster_id
+from controller.serving.process import new_cluster_id, wall_ms
 from controller.settings.load import ServeSettings, load_settings
 from controller.store.recorder import WITHOUT_METADATA_LOG, Recorder
 from controller.store.store import TopicStore
@@ -156,7 +155,7 @@ def alter_offline(data: Path, settings: ServeSettings, change: ScramRow) -> acce
                 return decision.answers[0].details if decision.answers else ()
 
             request_id = RequestId(f"users-{os.urandom(5).hex()}")
-            at_ms = max(time.time_ns() // 1_000_000, recorder.last_ms)
+            at_ms = max(wall_ms(), recorder.last_ms)
             if not log.next_offset:  # the first event of every log has the settings
                 record(ChangeSettings, settings=settings.decision_settings(), release=RELEASE)
             who = {"principal": PRINCIPAL, "client_id": "topicwright users"}

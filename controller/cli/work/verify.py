@@ -36,7 +36,7 @@ from events.logs.archive import manifest as manifests
 from events.logs.archive.base import download_base, pairs_of
 from events.logs.archive.segment import IndexBuilder
 from events.logs.archive.store import ArchiveStore, open_store
-from events.logs.log import Commit, LogCorrupted
+from events.logs.log import Commit, LogCorrupted, read_bytes
 from events.logs.merkle import PATH_LENGTH_MAX, Frontier
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.tree_heads import Head, Proof, ProofFails, log_name
@@ -85,13 +85,9 @@ def read_head(path: Path) -> Head:
 
 def _read(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
-            text = file.read(tree_heads.FILE_BYTES_MAX + 1)
+        return read_bytes(path, tree_heads.FILE_BYTES_MAX)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from error
-    if len(text) > tree_heads.FILE_BYTES_MAX:
-        raise UserError(f"{path} is larger than {tree_heads.FILE_BYTES_MAX} bytes, so it is neither a proof nor a head")
-    return text
 
 
 # --- a proof

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Any, Final
 from urllib.parse import quote
 
 from litestar import Response, get, post
@@ -175,7 +175,8 @@ async def explanation(subject: str) -> dict[str, Any]:
 
 @page("/events", reads.events, "events.html", order="newest")
 async def events(topic: str | None, given: dict[str, Any]) -> dict[str, Any]:
-    filters = flags(topic=topic, request=given["request_id"], type=given["kind"], tail=str(given["limit"]))
+    names = {"principal": given["principal"], "since": given["since"], "tail": str(given["limit"])}
+    filters = flags(topic=topic, request=given["request_id"], type=given["kind"], **names)
     is_static = {} if given["order"] == "newest" and topic is None else {"follow": ""}
     return {"command": ("events", *filters), "types": TYPES, **is_static}
 
@@ -254,42 +255,29 @@ async def create(request: HttpRequest, site: NamedDependency[Site]) -> Response[
 @post("/topics/{name:str}")
 async def change(name: FromPath[str], request: HttpRequest, site: NamedDependency[Site]) -> Response[bytes] | Redirect:
     filled = await read_form(request)
+    do, fields = filled.get("do"), dict[str, object]()
     try:
-        if filled.get("do") == "preview":
-            after = await _alter_configs(name, request, site, filled, validate_only=True)
-            return await topic_page(name, request, site, filled=filled, preview=after)
-        return Redirect(await _changed(name, request, site, filled), status_code=303)
+        match do:
+            case "grow":
+                fields["num_partitions"] = filled.get("num_partitions", "").strip()
+            case "configs" | "preview":
+                fields["configs"] = {key: value or None for key, value in _configs(filled).items()}
+            case "delete" if filled.get("typed") == name:
+                done = await site.call(writes.delete_topic, request, name=name)
+                return Redirect(f"/requests/{quote(done.request_id, safe='')}", status_code=303)
+            case "delete":
+                raise invalid(f"typed: to delete the topic, type its name {name!r}")
+            case _:
+                raise invalid(f"do: {do!r} is not grow, preview, configs or delete")
+        given = {"name": name, "content": body_of(fields, writes.AlterBody), "validate_only": do == "preview"}
+        altered: AlteredView = await site.call(writes.alter_topic, request, **given)
+        if do == "preview":
+            return await topic_page(name, request, site, filled=filled, preview=altered)
+        return Redirect(f"/topics/{quote(name, safe='')}", status_code=303)
     except Refused as refusal:
         if not site.allows(request, "Describe", topic=name):
             raise
         return await topic_page(name, request, site, status=refusal.status, error=refusal.error, filled=filled)
-
-
-async def _changed(name: str, request: HttpRequest, site: Site, filled: dict[str, str]) -> str:
-    """Make the change, and return the address of the page that shows it. Raises Refused."""
-    here = f"/topics/{quote(name, safe='')}"
-    match filled.get("do"):
-        case "grow":
-            grown = body_of({"num_partitions": filled.get("num_partitions", "").strip()}, writes.AlterBody)
-            await site.call(writes.alter_topic, request, name=name, content=grown)
-        case "configs":
-            await _alter_configs(name, request, site, filled)
-        case "delete":
-            if filled.get("typed") != name:
-                raise invalid(f"typed: to delete the topic, type its name {name!r}")
-            done = await site.call(writes.delete_topic, request, name=name)
-            here = f"/requests/{quote(done.request_id, safe='')}"
-        case other:
-            raise invalid(f"do: {other!r} is not grow, preview, configs or delete")
-    return here
-
-
-async def _alter_configs(
-    name: str, request: HttpRequest, site: Site, filled: dict[str, str], *, validate_only: bool = False
-) -> AlteredView:
-    body = body_of({"configs": {key: value or None for key, value in _configs(filled).items()}}, writes.AlterBody)
-    given = {"name": name, "content": body, "validate_only": validate_only}
-    return cast(AlteredView, await site.call(writes.alter_topic, request, **given))
 
 
 def _command(filled: dict[str, str]) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ from controller.kafka.handling import (
     host_of,
 )
 from controller.kafka.messages import APIS, Message
-from controller.kafka.sasl_gate import Closed, OnLogin, SaslGate, SaslRules
+from controller.kafka.sasl_gate import Closed, SaslGate, SaslRules
 from controller.kafka.server import eager
 from controller.kafka.server.protocol import Exchange, Limits, OnRequest, ServerProtocol
 
@@ -66,7 +66,6 @@ class Service(Protocol):
     clock: Callable[[], float]
     reader: ThreadPoolExecutor
     turns: eager.Turns
-    on_login: OnLogin
     on_request: OnRequest
 
     def admit(self, connection: Connection) -> bool: ...
@@ -103,11 +102,9 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         self._client.peer = address_of(peer)
         self._client.session = replace(self._client.session, host=host_of(peer))
-        service, end = self._service, self._protocol.end
+        service = self._service
         if service.sasl is not None:
-            self._protocol.gate = SaslGate(
-                service.sasl, self._client, clock=service.clock, end=end, on_login=service.on_login
-            )
+            self._protocol.gate = SaslGate(service.sasl, self._client, clock=service.clock, end=self._protocol.end)
             within_s = service.limits.authentication_ms_max / 1000
             self._authentication_timer = service.loop.call_later(within_s, self._authentication_timed_out)
         if not service.admit(self):

@@ -18,7 +18,7 @@ from typing import Any, Final
 import structlog
 
 from controller.kafka.handling import ApiHandler
-from controller.kafka.sasl_gate import OnLogin, SaslRules
+from controller.kafka.sasl_gate import SaslRules
 from controller.kafka.server.connection import Connection
 from controller.kafka.server.eager import Turns
 from controller.kafka.server.protocol import Limits, OnRequest
@@ -114,9 +114,9 @@ class ConnectionCounts:
 class KafkaServer:
     """One Kafka listener.
 
-    `handlers` maps API keys to their handlers; `on_request` is called for each request, `on_login` for each login;
-    `clock` returns seconds, for idle times and durations (the loop's clock by default). With port 0, `port` is the
-    chosen port after `start`. All listeners of a process share `counts`.
+    `handlers` maps API keys to their handlers; `on_request` is called for each request; `clock` returns seconds, for
+    idle times and durations (the loop's clock by default). With port 0, `port` is the chosen port after `start`. All
+    listeners of a process share `counts`.
     """
 
     def __init__(
@@ -130,7 +130,6 @@ class KafkaServer:
         sasl: SaslRules | None = None,
         limits: Limits | None = None,
         counts: ConnectionCounts | None = None,
-        on_login: OnLogin = lambda *_: None,
         on_request: OnRequest = lambda *_: None,
         clock: Callable[[], float] | None = None,
     ) -> None:
@@ -143,7 +142,6 @@ class KafkaServer:
         self.limits = limits or Limits()
         self.handshake_s_max = self.limits.authentication_ms_max / 1000
         self._counts = counts or ConnectionCounts()
-        self.on_login = on_login
         self.handshakes: set[TlsAccept] = set()
         self.on_request = on_request
         self._given_clock = clock

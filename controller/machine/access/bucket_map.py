@@ -51,10 +51,8 @@ def changed(entries: Mapping[K, V], key: K, value: V | None) -> BucketMap[K, V]:
     """Returns a mapping in which the key is set, or removed if the value is None; `entries` itself does not change."""
     before = entries if isinstance(entries, BucketMap) else BucketMap(entries)
     number = _bucket_of(key)
-    bucket = dict(before.buckets[number])
-    if value is None:
-        bucket.pop(key, None)
-    else:
+    bucket = {each: old for each, old in before.buckets[number].items() if each != key}
+    if value is not None:
         bucket[key] = value
     after: BucketMap[K, V] = BucketMap.__new__(BucketMap)
     after.buckets = (*before.buckets[:number], bucket, *before.buckets[number + 1 :])

@@ -19,14 +19,14 @@ these values and `repair` returns the command that corrects them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 
 from controller.machine.commands.commands import AlterResourceConfigs, CopyClusterState
 from controller.machine.configs import groups, topic_configs
 from controller.machine.configs.groups import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, GROUPS
 from controller.machine.configs.topic_configs import BROKER_SYNONYMS, BY_NAME
-from controller.machine.configs.values import Bad, ConfigRow, ConfigType, canonical_text, read_value
+from controller.machine.configs.values import Bad, ConfigRow, ConfigType, read_value
 from controller.machine.decision import NEEDS_APPROVAL, Decision, answered
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.state import BROKERS, ELIGIBLE_REPLICAS, Cluster, State
@@ -57,7 +57,7 @@ def altered_topic_configs(
     `current` are the configs before; without `incremental`, the operations replace all of them. Removing a missing item
     or adding an existing one changes nothing.
     """
-    configs = check_ops(ops) or _after_ops(current if incremental else (), ops, _topic_list_default)
+    configs = check_ops(ops) or _after_ops(current if incremental else (), ops, BY_NAME)
     if isinstance(configs, Rejection):
         return configs
     deletes = incremental and all(op.op == OpType.DELETE for op in ops)
@@ -109,10 +109,7 @@ def _invalid_request(message: str) -> Rejection:
     return Rejection(ErrorCode.INVALID_REQUEST, message, _RULE)
 
 
-def _after_ops(
-    current: Configs, ops: Iterable[ConfigOp], list_default: Callable[[str], str | None]
-) -> dict[str, str] | Rejection:
-    """Applies the operations. `list_default` returns the default of a config of type LIST, and None for other types."""
+def _after_ops(current: Configs, ops: Iterable[ConfigOp], rows: Mapping[str, ConfigRow]) -> dict[str, str] | Rejection:
     altered = dict(current)
     for op in ops:
         if op.op == OpType.DELETE:
@@ -120,18 +117,13 @@ def _after_ops(
         elif op.op == OpType.SET:
             altered[op.name] = op.value or ""
         else:
-            default = list_default(op.name)
-            if default is None:
+            row = rows.get(op.name)
+            if row is None or row.kind is not ConfigType.LIST:
                 return topic_configs.invalid_config(
                     f"Can't {OpType(op.op).name} to key {op.name} because its type is not LIST."
                 )
-            altered[op.name] = _joined(op, altered.get(op.name, default))
+            altered[op.name] = _joined(op, altered.get(op.name, row.default or ""))
     return altered
-
-
-def _topic_list_default(name: str) -> str | None:
-    row = BY_NAME.get(name)
-    return (row.default or "") if row is not None and row.kind is ConfigType.LIST else None
 
 
 def _joined(op: ConfigOp, text: str) -> str:
@@ -155,21 +147,24 @@ def _java_split(text: str) -> list[str]:
 
 CLIENT_METRICS = 16
 """Kafka's config resource type CLIENT_METRICS."""
-LISTS = {
+_LISTS = {
     "config.providers": "",
     "cordoned.log.dirs": "",
     "listeners": "PLAINTEXT://:9092",
-    "log.cleanup.policy": "delete",
-    "match": "",
     "metric.reporters": "org.apache.kafka.common.metrics.JmxReporter",
-    "metrics": "",
     "sasl.enabled.mechanisms": "GSSAPI",
     "sasl.kerberos.principal.to.local.rules": "DEFAULT",
     "ssl.cipher.suites": "",
     "ssl.enabled.protocols": "TLSv1.2,TLSv1.3",
-    "streams.rack.aware.assignment.tags": "",
 }
-"""Dynamic configs of type LIST, which allow APPEND and SUBTRACT, with their defaults."""
+"""Dynamic broker configs of type LIST, which allow APPEND and SUBTRACT, with their defaults."""
+RESOURCE_CONFIGS: Mapping[str, ConfigRow] = {
+    **{name: ConfigRow(name, ConfigType.LIST, default, None) for name, default in _LISTS.items()},
+    **CLIENT_METRICS_CONFIGS,
+    **GROUP_CONFIGS,
+    **BROKER_SYNONYMS,
+}
+"""Dynamic configs of resources other than topics. Others are stored as they are given."""
 BY_CONTROLLER = "User:topicwright"
 """The principal of changes made by the controller itself."""
 
@@ -255,12 +250,11 @@ def _unknown_broker(name: str, cluster: Cluster) -> Rejection | None:
 
 def altered(before: Configs, ops: Sequence[ConfigOp], incremental: bool) -> Configs | Rejection:
     """Returns the dynamic configs after the operations, sorted, or the rejection."""
-    configs = _after_ops(before if incremental else (), ops, LISTS.get)
+    configs = _after_ops(before if incremental else (), ops, RESOURCE_CONFIGS)
     if isinstance(configs, Rejection):
         return configs
     for name in (op.name for op in ops if op.op != OpType.DELETE):
-        row = BROKER_SYNONYMS.get(name) or GROUP_CONFIGS.get(name) or CLIENT_METRICS_CONFIGS.get(name)
-        row = row or ConfigRow(name, ConfigType.LIST if name in LISTS else ConfigType.STRING, None, None)
+        row = RESOURCE_CONFIGS.get(name) or ConfigRow(name, ConfigType.STRING, None, None)
         configs[name] = row.canonical(configs[name])
     return topic_configs.too_long(configs) or tuple(sorted(configs.items()))
 
@@ -315,7 +309,7 @@ def unreadable(kind: int, configs: Configs) -> Configs:
 def repair(kind: int, resource: str, name: str, text: str) -> str:
     """Returns the `kafka-configs` command that corrects a value, or deletes it if it has no valid form."""
     entity = f"--entity-name '{resource}'" if resource else "--entity-default"
-    canonical = canonical_text(name, _READ[kind][name], None, text)
+    canonical = ConfigRow(name, _READ[kind][name], None, None).canonical(text)
     is_value = _is_plain(name, _READ[kind][name], canonical)
     change = f"--add-config {name}={canonical}" if is_value else f"--delete-config {name}"
     return f"kafka-configs --bootstrap-server HOST:PORT --alter --entity-type {_ENTITIES[kind]} {entity} {change}"

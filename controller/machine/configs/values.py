@@ -5,7 +5,7 @@ blanks, and reads `TRUE` as true, `+5` as 5, and a list by its commas. Error mes
 name the allowed values.
 
 Kafka's controller and brokers parse some configs more strictly (Integer.parseInt, Boolean.parseBoolean). So configs are
-stored as `canonical_text`, which all of Kafka's parsers read alike.
+stored in a canonical form (`ConfigRow.canonical`), which all of Kafka's parsers read alike.
 
 Unlike Kafka, `NaN` is not a ratio between 0 and 1.
 """
@@ -91,8 +91,9 @@ class ConfigRow(msgspec.Struct, frozen=True, gc=False):
         return read_value(self.name, self.kind, self.allowed, text)
 
     def canonical(self, text: str) -> str:
-        """Returns the text to store; see `canonical_text`."""
-        return canonical_text(self.name, self.kind, self.allowed, text)
+        """Returns the text to store, as Java prints the value. An invalid text only loses its surrounding blanks."""
+        value = self.read(text)
+        return text.strip(_BLANKS) if isinstance(value, Bad) else value_text(value)
 
 
 def read_values(rows: Iterable[ConfigRow], texts: Mapping[str, str]) -> dict[str, Value] | Bad:
@@ -199,12 +200,6 @@ def _read(name: str, kind: ConfigType, allowed: Allowed, text: str) -> Value | B
 
 
 _cached = lru_cache(maxsize=2000)(_read)
-
-
-def canonical_text(name: str, kind: ConfigType, allowed: Allowed, text: str) -> str:
-    """Returns the text to store, as Java prints the value. An invalid text only loses its surrounding blanks."""
-    value = read_value(name, kind, allowed, text)
-    return text.strip(_BLANKS) if isinstance(value, Bad) else value_text(value)
 
 
 def value_text(value: Value) -> str:

@@ -29,7 +29,6 @@ from events.catalog import Configs
 class ConfigSource(IntEnum):
     """The source of a config, with the numbers of DescribeConfigs (KIP-226)."""
 
-    UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3

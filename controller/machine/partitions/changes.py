@@ -16,7 +16,7 @@ election accepts any replica and may lose records; the leader must then recover 
 Brokers fail and return: only a live member of the ISR leads, a fenced broker leaves the ISR, and usable brokers replace
 placeholders (KIP-409). `Reconciliation` brings topics in line with the live brokers. The result depends on the state
 only and repeating it changes nothing, so the engine may reconcile at any time and in any slices. Reconciliation neither
-moves leadership back to the preferred replica, which `balance` does, nor reassigns replicas.
+moves leadership back to the preferred replica nor reassigns replicas.
 
 This module does not check the sender of a request.
 """
@@ -283,12 +283,3 @@ class Reconciliation:
         """The in-sync or eligible replicas on brokers that reported an unclean shutdown; only KRaft brokers do."""
         members = (*partition.isr, *replica_metadata_of(partition).elr)
         return tuple(one for one in members if one in self._unclean)
-
-
-def balance(topic: Topic, cluster: Cluster, indexes: Iterable[int] | None = None) -> list[Event]:
-    """Returns the elections of preferred leaders that are in sync but do not lead."""
-    changes = TopicChanges(topic, cluster)
-    for index, partition in numbered(topic.partitions, indexes):
-        if partition.leader not in (partition.replicas[0], NO_LEADER):
-            changes.change(index, Target(election=Election.PREFERRED), "leaders balanced")
-    return changes.events

@@ -16,7 +16,8 @@ from controller.machine import validation
 from controller.machine.commands import commands
 from controller.machine.decision import Decision, PartitionAnswer, answered, topic_named
 from controller.machine.errors import ErrorCode
-from controller.machine.partitions.changes import Election, Target, TopicChanges, balance, is_reassigned, without
+from controller.machine.partitions.blocks import numbered
+from controller.machine.partitions.changes import Election, Target, TopicChanges, is_reassigned, without
 from controller.machine.partitions.placement import UNASSIGNED, Ids, directories_of, is_online, replica_metadata_of
 from controller.machine.state import Cluster, State
 from events.catalog import Event, Partition, ProducerIdsAllocated
@@ -159,7 +160,11 @@ def balance_leaders(state: State, command: commands.BalanceLeaders) -> Decision:
     for name in dict.fromkeys(command.topics):
         topic = topic_named(state, name)
         if topic is not None:
-            events += balance(topic, state.cluster, command.partitions)
+            changes = TopicChanges(topic, state.cluster)
+            for index, partition in numbered(topic.partitions, command.partitions):
+                if partition.leader not in (partition.replicas[0], NO_LEADER):
+                    changes.change(index, Target(election=Election.PREFERRED), "leaders balanced")
+            events += changes.events
     return Decision(tuple(events))
 
 
@@ -215,9 +220,9 @@ def _reassign(
     rejection = validation.replica_list(index, wanted.replicas, None, changes.cluster, one_live=False)
     if rejection is not None:
         return _refused(index, rejection.code, rejection.message)
-    have, wish = len(without(partition.replicas, replica_metadata_of(partition).removing)), len(wanted.replicas)
-    if have != wish and not command.allow_factor_change:
-        message = f"The replication factor is changed from {have} to {wish}"
+    was, factor = len(without(partition.replicas, replica_metadata_of(partition).removing)), len(wanted.replicas)
+    if was != factor and not command.allow_factor_change:
+        message = f"The replication factor is changed from {was} to {factor}"
         return _refused(index, ErrorCode.INVALID_REPLICATION_FACTOR, message)
     changes.change(index, _moved(partition, wanted.replicas), f"reassignment requested by {command.principal}")
     return PartitionAnswer(index)

@@ -22,7 +22,7 @@ from controller.kafka.codec.primitives import encode_uvarint, read_uvarint
 from controller.kafka.codec.reader import READ_FAILURES
 from controller.kafka.messages import Message
 from controller.kafka.messages import records as kinds
-from controller.quorum.log.metadata_codec import MalformedRecord, decode_control, encode_control
+from controller.quorum.log.metadata_codec import MalformedRecord, decode_control, encode_record
 from events.errors import UserError
 
 LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION, KRAFT_VOTERS = 2, 3, 4, 5, 6
@@ -221,7 +221,7 @@ def control_type(key: bytes | None) -> int:
 
 
 def control_record(kind: int, message: Message) -> Pair:
-    return struct.pack(">hh", 0, kind), encode_control(message)
+    return struct.pack(">hh", 0, kind), encode_record(message)
 
 
 def _varint(number: int) -> bytes:

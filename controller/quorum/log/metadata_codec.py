@@ -31,8 +31,14 @@ class MalformedRecord(UserError):
     """Bytes that do not encode the expected metadata record; the message names the record and the reason."""
 
 
-def encode_record(record: MetadataRecord) -> bytes:
-    return record.value if isinstance(record, UnknownRecord) else _encode(record, record.version)
+def encode_record(record: Message) -> bytes:
+    """Encode a record or a control record."""
+    if isinstance(record, UnknownRecord):
+        return record.value
+    head, write = _writer(type(record), record.version if isinstance(record, MetadataRecord) else 0)
+    parts = [head]
+    write(record, parts)
+    return b"".join(parts)
 
 
 def decode_record(value: bytes) -> MetadataRecord:
@@ -46,18 +52,21 @@ def decode_record(value: bytes) -> MetadataRecord:
     name = _KINDS.get(key)
     if frame_version != FRAME_VERSION or name is None or version > RECORDS[name].max_version:
         return UnknownRecord(value=value)
-    record = _decode(CLASSES[name], version, value, offset)
+    record = decode_control(CLASSES[name], value, version, offset)
     assert isinstance(record, MetadataRecord), "it has a key"
     return msgspec.structs.replace(record, version=version) if version else record
 
 
-def encode_control(message: Message) -> bytes:
-    return _encode(message, 0)
-
-
-def decode_control(kind: type[M], value: bytes) -> M:
-    """Decode a control record. Raises MalformedRecord."""
-    return _decode(kind, 0, value, 0)
+def decode_control(kind: type[M], value: bytes, version: int = 0, offset: int = 0) -> M:
+    """Decode a control record, which is all of `value`, or another record, which begins at `offset`. Raises
+    MalformedRecord."""
+    reader = _reader(kind, version)
+    try:
+        message, _ = reader.read(value, offset, len(value), len(value))
+    except READ_FAILURES as failure:
+        raise MalformedRecord(reader.explain(failure)) from None
+    assert isinstance(message, kind), "that is what the layout makes"
+    return message
 
 
 def newest_version(kind: type[MetadataRecord]) -> int:
@@ -67,23 +76,6 @@ def newest_version(kind: type[MetadataRecord]) -> int:
 def layout(kind: type[Message], version: int) -> Layout:
     """The layout of a record in a version."""
     return layout_of(kind.__name__, version, CLASSES)
-
-
-def _encode(message: Message, version: int) -> bytes:
-    head, write = _writer(type(message), version)
-    parts = [head]
-    write(message, parts)
-    return b"".join(parts)
-
-
-def _decode(kind: type[M], version: int, value: bytes, offset: int) -> M:
-    reader = _reader(kind, version)
-    try:
-        message, _ = reader.read(value, offset, len(value), len(value))
-    except READ_FAILURES as failure:
-        raise MalformedRecord(reader.explain(failure)) from None
-    assert isinstance(message, kind), "that is what the layout makes"
-    return message
 
 
 @functools.cache

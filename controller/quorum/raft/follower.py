@@ -50,7 +50,6 @@ class Follower(RoleState):
 
     def __init__(self, replica: Replica, now: float) -> None:
         super().__init__(replica)
-        self.has_fetched = False
         options = replica.options
         self._timeout_s = options.fetch_timeout_s + JITTER * replica.chance() * options.election_timeout_s
         self._deadline = now + self._timeout_s
@@ -66,10 +65,6 @@ class Follower(RoleState):
         self._snapshot: SnapshotId | None = None
         self._position = 0
         self._update_at = now
-
-    @property
-    def grants_pre_votes(self) -> bool:
-        return not self.has_fetched
 
     def enter(self, now: float) -> Transition | None:
         return self._continue(now)
@@ -117,7 +112,7 @@ class Follower(RoleState):
         replica = self._replica
         if leader_id != replica.leader_id:
             return None
-        self._leader_resigned, self.has_fetched = True, False
+        self._leader_resigned = self.grants_pre_votes = True
         is_first = order[0] == replica.me.id if order else True
         self._succeeds = is_first and replica.is_electable and replica.options.priority > 0
         if self._succeeds and replica.is_durable:
@@ -198,7 +193,7 @@ class Follower(RoleState):
             self._next_at = now + RETRY_S
             return None
         self._extend_deadline(now)
-        self.has_fetched = not self._leader_resigned
+        self.grants_pre_votes = self._leader_resigned
         self._update(now)
         return self._continue(now)
 

@@ -51,9 +51,8 @@ class DelayedFetch(msgspec.Struct, frozen=True):
 
 
 class Leader(RoleState):
-    """The role of the replica that was elected in the current epoch."""
-
     kind = Role.LEADER
+    grants_pre_votes = False
 
     def __init__(self, replica: Replica, now: float, granted: frozenset[int]) -> None:
         super().__init__(replica)
@@ -69,10 +68,6 @@ class Leader(RoleState):
         self.changes = VoterChanges(replica, self.progress, lambda: self.watermark, self.append_control)
         self._observers_wait: tuple[int, float] | None = None
         """Offset and time: observers do not get records from that offset on before that time."""
-
-    @property
-    def grants_pre_votes(self) -> bool:
-        return False
 
     def enter(self, now: float) -> Transition | None:
         """Append the first batch of the epoch, which names its leader. If the disk has no room for it, give up the

@@ -63,7 +63,6 @@ class Replica:
         self.led_epoch = NOBODY
         """The last epoch that this process led."""
         self.high_watermark = log.snapshot.end_offset if log.snapshot is not None else -1
-        self.transfers_failed = 0
         self.wants_leadership = options.priority > 0
         self.can_lead = True
         self.distrusted: frozenset[int] = frozenset()
@@ -221,7 +220,6 @@ class Replica:
 
     def transfer_ended(self, now: float, led_s: float | None) -> None:
         """A leadership transfer to this node failed (None), or its leadership ended after so many seconds."""
-        self.transfers_failed += led_s is None
         if led_s is not None and led_s >= STABLE_LEADERSHIP_S:
             self._transfer_backoff_s = TRANSFER_BACKOFF_S
         self._transfer_after = now + self._transfer_backoff_s

@@ -10,7 +10,6 @@ import os
 import signal
 import time
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -25,14 +24,13 @@ from controller.kafka.connections import ClusterUnreachable, NotAuthenticated, S
 from controller.machine.state import Cluster
 from controller.serving.archiving import Archiving, archive_store, head_signer
 from controller.serving.client_listeners import Address, ClientListeners
-from controller.serving.process import DRAIN_S, reached, run_service, stop_on_signals, wall_ms
+from controller.serving.process import DRAIN_S, lock_folder, reached, run_service, stop_on_signals, wall_ms
 from controller.serving.reach_cluster import reach_as
 from controller.settings.load import ServeSettings
 from controller.store.snapshotting import Snapshotting
 from controller.stream.gateway.kafka import CommandProducer, follow
 from controller.stream.gateway.members import Announcement, Members, StreamGateway
 from controller.stream.gateway.node import GatewayNode
-from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.topics import (
     KafkaUnavailable,
@@ -274,13 +272,11 @@ def _addresses(cluster: Cluster) -> str:
 def _gateway_id(data: Path) -> str:
     """The gateway id of a data folder, created at its first start."""
     file = data / _ID_FILE
-    with suppress(FileNotFoundError):
-        known = file.read_text(encoding="ascii").strip()
-        if known:
-            return known
-    made = os.urandom(8).hex()
-    file.write_text(made + "\n", encoding="ascii")
-    return made
+    known = file.read_text(encoding="ascii").strip() if file.exists() else ""
+    if not known:
+        known = os.urandom(8).hex()
+        file.write_text(known + "\n", encoding="ascii")
+    return known
 
 
 async def run_gateway(options: GatewayOptions) -> int:

@@ -20,6 +20,7 @@ commands) may be decided again, with the same reply, and the client gets the fir
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from functools import reduce
 from operator import or_
@@ -132,7 +133,6 @@ def _with_flag(answer: Answer, topics: Topics, has_events: bool) -> tuple[Answer
 
 RECENT_EVENTS = 20_000
 """More commands than a producer has in flight, so duplicates are detected. Reading that many takes some 40 ms."""
-_FORGET_EVERY = 5_000  # events between two clean-ups of the set, which spreads their cost
 
 _Key = tuple[str, str, str]
 _OF_CLIENTS = frozenset(kind.__name__ for kind in COMMANDS if issubclass(kind, TopicCommand | ClusterCommand))
@@ -143,23 +143,18 @@ class RecentRequests:
     """The client commands with an event among the newest of a partition, by the offset of their last event."""
 
     def __init__(self) -> None:
-        self._last_event: dict[_Key, int] = {}
+        self._last_event: OrderedDict[_Key, int] = OrderedDict()
         """The offset of the last event by command, ordered by offset."""
-        self._forgot_at = 0
 
     def add(self, record: Recorded) -> None:
         """Record the partition's newest event."""
         cause = record.cause
         if cause.command in _OF_CLIENTS:
             key = cause.command, cause.request_id, getattr(record.event, "topic", "")
-            self._last_event.pop(key, None)
             self._last_event[key] = record.offset
-            if record.offset - self._forgot_at >= _FORGET_EVERY:
-                self._forgot_at = record.offset
-                for old, last in list(self._last_event.items()):
-                    if last > record.offset - RECENT_EVENTS:
-                        break
-                    del self._last_event[old]
+            self._last_event.move_to_end(key)
+            while next(iter(self._last_event.values())) <= record.offset - RECENT_EVENTS:
+                self._last_event.popitem(last=False)
 
     def contains(self, command: TopicCommand | ClusterCommand, next_event: int) -> bool:
         """True if the command was decided recently; `next_event` is the partition's next event."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -28,15 +28,15 @@ from controller.machine.commands.commands import AnyCommand, TopicCommand
 from controller.machine.decision import Answer
 from controller.serving.process import PARTITION_BYTES
 from controller.store.recorder import Recorder, cause_of
+from controller.store.recovering import check_tree
 from controller.store.snapshotting import Snapshotting
 from controller.store.store import TopicStore
 from controller.store.tree import LogTree
 from controller.stream.log.codec import RECENT_EVENTS, RecentRequests, decode_answers, encode_answers, size_of_answers
-from controller.stream.log.folder import NO_ARCHIVE, FirstRecordsDeleted, start_from_base
 from events.catalog import Event, Fact, Recorded
 from events.codec import decode_event, encode_event
-from events.logs.archive.manifest import archive_status, status_changes
-from events.logs.archive.store import ArchiveStore
+from events.logs.archive.manifest import Base, archive_status, status_changes
+from events.logs.archive.store import ArchiveError, ArchiveStore
 from events.logs.events_topic import START, Decided, PartitionReader, Position, encode_record
 from events.logs.log import Commit, LogCorrupted, LogError, LogFromNewerVersion, LogOfAnotherCluster
 from events.logs.rocksdb_log import RocksDbLog
@@ -67,6 +67,16 @@ class CacheAhead(LogError):
             f"{folder} {why}: it may be the last copy of its events, so it is not replaced. If Kafka lost them, stop "
             "all workers and gateways and write them back with `topicwright restore-topic`; otherwise choose another "
             "--data, or remove this folder"
+        )
+
+
+class FirstRecordsDeleted(LogCorrupted):
+    """Kafka no longer has the first records of a partition, and there is no base."""
+
+    def __init__(self, partition: int, first: int, why_no_base: str) -> None:
+        super().__init__(
+            f"events partition {partition} begins at record {first} in Kafka, and there is no base to start from: "
+            f"{why_no_base}. Set log.archive.url to where workers archive, or restore the topic"
         )
 
 
@@ -134,12 +144,12 @@ class PartitionState:
         or events topic; LogLocked if another process has it open; LogError. In the first two cases the folder stays.
         """
         folder, cache_bytes = data / f"partition-{partition:05}", memory_bytes // 2
-        why_unusable = partial(_why_unusable, folder, topic_id, first_record)
+        check = partial(_check, folder, topic_id, first_record)
         log, why_not = None, NO_ARCHIVE
         if (folder / "CURRENT").exists():
-            log = _opened(folder, cluster_id, cache_bytes, why_unusable)
+            log = _opened(folder, cluster_id, cache_bytes, check)
         if log is None:
-            why_not = start_from_base(folder, archive, cluster_id, topic_id, first_record, why_unusable)
+            why_not = _start_from_base(folder, archive, cluster_id, topic_id, first_record, check)
             if why_not and first_record:
                 raise FirstRecordsDeleted(partition, first_record, why_not)
             if why_not and folder.exists():
@@ -265,24 +275,20 @@ def events_in(data: Path) -> int:
     return sum(FrozenLog(folder.parent).next_offset for folder in data.glob("partition-*/CURRENT"))
 
 
-def _opened(
-    folder: Path, cluster_id: str, cache_bytes: int, why_unusable: Callable[[RocksDbLog], str | None]
-) -> RocksDbLog | None:
+def _opened(folder: Path, cluster_id: str, cache_bytes: int, check: Callable[[RocksDbLog], None]) -> RocksDbLog | None:
     """The log in a folder; None if it must be replaced. Raises LogError."""
     try:
         log = RocksDbLog(folder, cluster_id=cluster_id, cache_bytes=cache_bytes)
         with ExitStack() as unless_usable:
             unless_usable.callback(log.close)
-            why = why_unusable(log)
-            if why is None:
-                unless_usable.pop_all()
-                return log
+            check(log)
+            unless_usable.pop_all()
+            return log
     except LogOfAnotherCluster as error:
         raise CacheAhead(folder, f"is of Kafka cluster {error.found}, and this one is {error.expected}") from error
     except (LogCorrupted, LogFromNewerVersion) as error:
-        why = str(error)
-    structlog.get_logger("topicwright").warning("cache replaced", folder=str(folder), why=why)
-    return None
+        structlog.get_logger("topicwright").warning("cache replaced", folder=str(folder), why=str(error))
+        return None
 
 
 def stored_position(log: RocksDbLog) -> StoredPosition | None:
@@ -291,24 +297,66 @@ def stored_position(log: RocksDbLog) -> StoredPosition | None:
     return None if value is None else msgspec.msgpack.decode(value, type=StoredPosition)
 
 
-def _why_unusable(folder: Path, topic_id: str, first_record: int, log: RocksDbLog) -> str | None:
-    """Why an opened cache is unusable; None if it is usable. `folder` is its place. Raises CacheAhead, LogCorrupted."""
+def _check(folder: Path, topic_id: str, first_record: int, log: RocksDbLog) -> None:
+    """Raise LogCorrupted for an unusable cache, and CacheAhead. `folder` is the place of the opened cache."""
     try:
         stored = stored_position(log)
     except msgspec.DecodeError as error:
-        return f"its position in the events topic cannot be read: {error}"
+        raise LogCorrupted(f"its position in the events topic cannot be read: {error}") from None
     if stored is None:
-        return "it has no position in the events topic" if log.next_offset or first_record else None
+        if log.next_offset or first_record:
+            raise LogCorrupted("it has no position in the events topic")
+        return
     if stored.topic_id != topic_id:
         of = f"is of the events topic with id {stored.topic_id}, and the one in Kafka has {topic_id}"
-        if log.next_offset:
-            raise CacheAhead(folder, of)
-        return of
-    if stored.position.next_event != log.next_offset:
-        return f"it has {log.next_offset} events, but its position is after {stored.position.next_event} events"
-    if stored.position.kafka_offset < first_record:
-        return (
-            f"it ends before record {stored.position.kafka_offset}, and Kafka has only records from {first_record} on"
-        )
+        raise CacheAhead(folder, of) if log.next_offset else LogCorrupted(of)
+    events, end = stored.position.next_event, stored.position.kafka_offset
+    if events != log.next_offset:
+        raise LogCorrupted(f"it has {log.next_offset} events, but its position is after {events} events")
+    if end < first_record:
+        raise LogCorrupted(f"it ends before record {end}, and Kafka has only records from {first_record} on")
     LogTree(log)
-    return None
+
+
+NO_ARCHIVE = "no log.archive.url is set"
+
+
+def _start_from_base(
+    folder: Path,
+    place: ArchiveStore | None,
+    cluster_id: str,
+    topic_id: str,
+    first_record: int,
+    check: Callable[[RocksDbLog], None],
+) -> str:
+    """Replace a partition's folder by the newest usable base. Returns "", or the reason if no base is usable. A log
+    line says why a base is skipped; this only costs time."""
+    if place is None:
+        return NO_ARCHIVE
+    from events.logs.archive.base import bases, download_base  # imports pyarrow
+
+    def check_base(base: Base, downloaded: Path) -> None:
+        """Raise LogCorrupted unless the base can be used, and its tree matches its events and the archive."""
+        with closing(RocksDbLog(downloaded, cluster_id=cluster_id)) as log:
+            check_tree(log, base, place)
+            check(log)
+
+    lines = structlog.get_logger("topicwright")
+    why = f"{place.url} has none"
+    try:
+        for base in bases(place, cluster_id, topic_id):
+            if base.kafka_offset < first_record:
+                why = "the newest is older"
+                break
+            try:
+                download_base(place, base, folder, partial(check_base, base))
+            except LogCorrupted as error:
+                why = str(error)
+                lines.warning("base skipped", why=why)
+                continue
+            lines.info("started from a base", folder=str(folder), events=base.offset, bytes=base.size)
+            return ""
+    except (ArchiveError, LogError, OSError) as error:
+        why = str(error)
+    lines.info("no base to start from", folder=str(folder), why=why)
+    return why

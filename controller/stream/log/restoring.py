@@ -24,8 +24,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from controller.kafka.connections import Security
 from controller.release import RELEASE
+from controller.serving.process import lock_folder
 from controller.settings.load import ServeSettings
-from controller.stream.log.folder import lock_folder
 from controller.stream.log.partition import RECORD_BYTES_MAX, StoredPosition, stored_position
 from controller.stream.log.topics import offset_ranges, offsets_consumer, prepare_topics
 from events.catalog import EVENT_VERSION
@@ -37,6 +37,7 @@ from projections.replay.log.secondary import FrozenLog
 
 WRITER = "restore"
 CHUNK_BYTES = 1 << 19
+IN_FLIGHT_MAX = 50  # records, whose bytes are far below librdkafka's limit
 TRANSACTION_MS = 900_000  # Kafka's default of transaction.max.timeout.ms
 _WAIT_S = 60.0
 
@@ -133,11 +134,12 @@ def _write(properties: Mapping[str, Any], topic: KafkaTopic, partitions: Sequenc
         producer.begin_transaction()
         for number, one in enumerate(partitions):
             for value in one.records():
-                while not _produced(producer, topic.topic, number, value, delivered):
-                    producer.poll(0.1)
+                producer.produce(topic.topic, value, partition=number, on_delivery=delivered)
+                if len(producer) >= IN_FLIGHT_MAX:
+                    producer.flush(_WAIT_S)
                 if failed:
                     raise KafkaException(failed[0])
-        producer.commit_transaction(TRANSACTION_MS / 1000)
+        producer.commit_transaction(TRANSACTION_MS / 1000)  # fails if a record was not delivered
     except KafkaException as error:
         raise NotRestored(f"Kafka did not take the events; nothing is restored: {error.args[0].str()}") from error
 
@@ -152,13 +154,3 @@ def _check_empty(topic: KafkaTopic) -> None:
                     f"topic {topic.topic} has or had records: if the folders have all that is left in it, delete it "
                     "(kafka-topics --delete) and try again"
                 )
-
-
-def _produced(producer: Producer, topic: str, partition: int, value: bytes, delivered: Any) -> bool:
-    """True if there was room for a record."""
-    try:
-        producer.produce(topic, value, partition=partition, on_delivery=delivered)
-    except BufferError:
-        return False
-    producer.poll(0)
-    return True

@@ -94,10 +94,7 @@ def prepare_topics(
 
 
 def _make_missing(admin: AdminClient, settings: ServeSettings, factor: int, data: Path, there: Container[str]) -> None:
-    common = {
-        "min.insync.replicas": str(_min_insync(factor)),
-        "max.message.bytes": str(RECORD_BYTES_MAX + (1 << 20)),
-    }
+    common = {"min.insync.replicas": str(_min_insync(factor)), "max.message.bytes": str(RECORD_BYTES_MAX + (1 << 20))}
     events = {**_RETAINED_FOREVER, **common}
     commands = {**events, "retention.ms": str(COMMANDS_RETENTION_MS)}
     missing = [
@@ -140,11 +137,7 @@ def _min_insync(factor: int) -> int:
 
 
 def _check(
-    name: str,
-    replicas: Sequence[int],
-    configs: Mapping[str, str],
-    required: Mapping[str, str],
-    settings: ServeSettings,
+    name: str, replicas: Sequence[int], configs: Mapping[str, str], required: Mapping[str, str], settings: ServeSettings
 ) -> None:
     """Raise TopicsMismatch for a topic with other partitions, replicas (their number in each partition) or configs."""
     found, count = len(replicas), settings.stream_partitions

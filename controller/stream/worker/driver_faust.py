@@ -73,12 +73,7 @@ class FaustDriver(Driver):
         app.transport = FaustTransport(app.conf.broker_consumer, app)
         app.transport.positions = self._positions
         commands = app.topic(
-            topic,
-            partitions=partitions,
-            key_type=bytes,
-            value_type=bytes,
-            key_serializer="raw",
-            value_serializer="raw",
+            topic, partitions=partitions, key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw"
         )
         app.agent(commands, name="deciding")(self._receive)
         app.on_partitions_revoked.connect(self._revoked)

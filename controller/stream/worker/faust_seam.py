@@ -25,7 +25,6 @@ from typing import Any
 from aiokafka import TopicPartition
 from aiokafka.errors import IllegalStateError
 from faust.transport.drivers import aiokafka as transport
-from faust.types.tuples import ConsumerMessage
 
 from controller.stream.log.transport import close_client
 
@@ -34,14 +33,6 @@ FETCH_TIMEOUT_S = 0.25
 """The limit of a fetch: a rebalance waits for it."""
 IDLE_S = 0.05
 """Wait when there is no partition to fetch from: all are full, or none is assigned."""
-
-
-class FetchedMessage(ConsumerMessage):
-    """A message with the number of seeks before its fetch."""
-
-    __slots__ = ("seek",)
-
-    seek: int
 
 
 class _NoOffsets(dict[Any, Any]):
@@ -87,7 +78,9 @@ class FaustConsumer(transport.Consumer):
         for tp, record in self.scheduler.iterate(records):
             if not self.flow_active or self.seeks != seek or self.should_stop:
                 return
-            yield tp, self._message(tp, record, seek)
+            message: Any = self._to_message(tp, record)
+            message.seek = seek
+            yield tp, message
 
     async def _fetched(self) -> tuple[Mapping[Any, Any], int]:
         if not self._get_active_partitions():
@@ -96,25 +89,6 @@ class FaustConsumer(transport.Consumer):
             active = set(self._get_active_partitions())
             records = await self._getmany(active, FETCH_TIMEOUT_S) if active and not self.should_stop else {}
             return records, self.seeks
-
-    def _message(self, tp: Any, record: Any, seek: int) -> FetchedMessage:
-        message = FetchedMessage(
-            record.topic,
-            record.partition,
-            record.offset,
-            record.timestamp / 1000,
-            record.timestamp_type,
-            record.headers,
-            record.key,
-            record.value,
-            record.checksum,
-            record.serialized_key_size,
-            record.serialized_value_size,
-            tp,
-            generation_id=self.app.consumer_generation_id,
-        )
-        message.seek = seek
-        return message
 
     def verify_event_path(self, now: float, tp: Any) -> None:
         """Disable Faust's check for stalled partitions, which fails in a rebalance; our metrics report those."""

@@ -294,7 +294,7 @@ class PartitionCluster(TargetCluster):
         def owns(topic: TopicName) -> bool:
             return topic not in hidden and partition_of(shard_key(topic), topics.partitions) == partition.partition
 
-        super().__init__(link, partition.log, settings, owns, shared=True)
+        super().__init__(link, partition.log, settings, owns)
 
     async def dry_run(self, planned: Sequence[PlannedCommand]) -> list[DryRunResult]:
         """The cluster's dry-run results for commands, in order, or REQUEST_TIMED_OUT."""

@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from controller.brokers.cluster.target_cluster import TargetCluster
-from controller.engine.decider import Decider, Pauses, needs_approval, one_line, with_verdicts
+from controller.engine.decider import Decider, needs_approval, one_line, with_pauses, with_verdicts
 from controller.machine.commands import NO_TOPIC
 from controller.machine.commands.access import ClusterCommand
 from controller.machine.commands.commands import AnyCommand, TopicCommand
@@ -90,9 +90,7 @@ class PartitionBatch:
         partition.detect_duplicates()
         read = [(sourced, self._read(sourced)) for sourced in commands]
         approved = await self._approved_together([each for _, each in read if isinstance(each, TopicCommand)])
-        pauses = Pauses()
-        for sourced, command in read:
-            await pauses()
+        async for sourced, command in with_pauses(read):
             self._sourced = sourced
             answers: Sequence[Answer] = ()
             fault = ""
@@ -150,13 +148,8 @@ class PartitionBatch:
         """The commands that need approval now, with their verdicts, by `id(command)`."""
         if self._judge is None and self._cluster is None:
             return {}
-        state = self.partition.state
-        is_duplicate = self.partition.is_duplicate
-        pauses, needing = Pauses(), []
-        for each in commands:
-            await pauses()
-            if not is_duplicate(each) and needs_approval(state, each):
-                needing.append(each)
+        state, is_duplicate, every = self.partition.state, self.partition.is_duplicate, with_pauses(commands)
+        needing = [each async for each in every if not is_duplicate(each) and needs_approval(state, each)]
         judged: dict[int, AnyCommand] = {}
         for group in _each_topic_once(needing):
             try:

@@ -39,6 +39,7 @@ from controller.serving.listeners import connection_counts
 from controller.serving.log_lines import write_lines
 from controller.serving.process import (
     FAILED,
+    lock_folder,
     policy_runner,
     reached,
     rules_of_file,
@@ -48,11 +49,10 @@ from controller.serving.process import (
 )
 from controller.serving.reach_cluster import decision_settings, reach_as, security_in
 from controller.settings.load import ServeSettings, SettingsError
-from controller.stream.log.folder import lock_folder
 from controller.stream.log.topics import KafkaUnavailable, Topics, TopicWatch, prepare_topics
 from controller.stream.log.transport import NO_SECURITY, Transport
 from controller.stream.worker.driver import Driver, DriverEnded, PlainDriver
-from controller.stream.worker.engine import Engine, PartitionsLost
+from controller.stream.worker.engine import Engine
 from controller.stream.worker.owner_tasks import (
     MakeBrokers,
     PartitionBrokers,
@@ -182,7 +182,7 @@ class WorkerStatus:
 
 
 class Worker:
-    """The parts of one `worker` process. Locks the folder. Raises FolderLocked, PolicyLoadError and SettingsError."""
+    """The parts of one `worker` process. Locks the folder. Raises OSError, PolicyLoadError and SettingsError."""
 
     def __init__(self, options: WorkerOptions) -> None:
         self.options = options
@@ -267,8 +267,8 @@ class Worker:
 
     def fail(self, error: BaseException) -> None:
         """End the process at once. This is safe, because every acknowledged event is in Kafka."""
-        is_known = isinstance(error, PartitionsLost | DriverEnded)
-        self._log.error("worker failed", why=f"{type(error).__name__}: {error}", exc_info=None if is_known else error)
+        shown = None if isinstance(error, DriverEnded) else error
+        self._log.error("worker failed", why=f"{type(error).__name__}: {error}", exc_info=shown)
         os._exit(FAILED)
 
     async def _make_brokers(self, topics: Topics) -> MakeBrokers:
@@ -279,10 +279,7 @@ class Worker:
         bootstrap, file = options.brokers or options.bootstrap, settings.cluster_client_properties_file
         security = options.security if file is None else await asyncio.to_thread(security_in, file)
         self._cluster = await reached(
-            "the target cluster",
-            partial(reach_as, security, bootstrap),
-            ClusterUnreachable,
-            self._wait_for,
+            "the target cluster", partial(reach_as, security, bootstrap), ClusterUnreachable, self._wait_for
         )
         return partial(PartitionCluster, self._cluster, topics, settings)
 
@@ -331,8 +328,8 @@ class Worker:
 async def work(options: WorkerOptions) -> int:
     """Run a worker until SIGTERM or SIGINT; returns the exit code.
 
-    Raises SettingsError, MissingExtra, FolderLocked, PolicyLoadError, and OSError for an unavailable HTTP address. Any
-    other error ends the process.
+    Raises SettingsError, MissingExtra, PolicyLoadError, and OSError for a folder in use or an unavailable HTTP address.
+    Any other error ends the process.
     """
     if options.driver == "faust":
         try:

@@ -51,19 +51,13 @@ class Archive:
         for segment in self.segments(start, end):
             file = self._file(segment)
             for group in file.groups(start, end):
-                for offset, value in enumerate(self._group(segment, group), file.firsts[group]):
-                    if start <= offset < end:
-                        yield offset, value
+                first = file.firsts[group]
+                low = max(start - first, 0)
+                yield from enumerate(self._group(segment, group)[low : end - first], first + low)
 
     def read_many(self, offsets: Sequence[int]) -> list[bytes]:
         """The events at some offsets, in the order requested. Raises ArchiveError."""
-        found = []
-        for offset in offsets:
-            (segment,) = self.segments(offset, offset + 1)
-            file = self._file(segment)
-            (group,) = file.groups(offset, offset + 1)
-            found.append(self._group(segment, group)[offset - file.firsts[group]])
-        return found
+        return [value for offset in offsets for _, value in self.read(offset, offset + 1)]
 
     def runs(self, prefix: bytes, start: int, end: int) -> Iterator[range]:
         """The ranges of consecutive offsets (runs) in [start, end) whose events have an index key, such as a shard key.

@@ -148,22 +148,20 @@ def download_snapshots(store: ArchiveStore, log: EventLog, pause: Callable[[], N
 
 def _with_parts(store: ArchiveStore, copy: _Copy, pairs: Iterable[Pair]) -> _Copy:
     """Store pairs, and return their description with its parts."""
-    parts, writer, part_bytes = list[Stored](), ParquetWriter(_SCHEMA, _SCHEMA.names), 0
-
-    def end_part() -> None:
-        content = writer.done()
-        parts.append(Stored.of(content))
-        store.write(copy.part_name(parts[-1]), content)
-
-    for group in grouped(pairs, _GROUP_BYTES, pair_size, GROUP):
-        writer.write_group(pa.table([pa.array(one, pa.binary()) for one in zip(*group, strict=True)], _SCHEMA))
-        part_bytes += sum(map(pair_size, group))
-        if part_bytes >= PART_BYTES:
-            end_part()
-            writer, part_bytes = ParquetWriter(_SCHEMA, _SCHEMA.names), 0
-    if part_bytes or not parts:
-        end_part()
-    return replace(copy, parts=tuple(parts))
+    parts, groups = list[Stored](), grouped(pairs, _GROUP_BYTES, pair_size, GROUP)
+    while True:
+        writer, part_bytes = ParquetWriter(_SCHEMA, _SCHEMA.names), 0
+        for group in groups:
+            writer.write_group(pa.table([pa.array(one, pa.binary()) for one in zip(*group, strict=True)], _SCHEMA))
+            part_bytes += sum(map(pair_size, group))
+            if part_bytes >= PART_BYTES:
+                break
+        if part_bytes or not parts:
+            content = writer.done()
+            parts.append(Stored.of(content))
+            store.write(copy.part_name(parts[-1]), content)
+        if part_bytes < PART_BYTES:
+            return replace(copy, parts=tuple(parts))
 
 
 def pairs_of(store: ArchiveStore, copy: StateCopy) -> Iterator[Pair]:

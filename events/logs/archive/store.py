@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from events.files import UNFINISHED, replacing
@@ -30,7 +30,6 @@ TRIED_S: Final = 10
 """The retry limit for a store that does not answer, if its client has such a setting."""
 _LIMIT: Final = "retry_limit_seconds"
 _ENVIRONMENT: Final = "give credentials in the environment, as AWS_SECRET_ACCESS_KEY"
-_T = TypeVar("_T")
 _OPTIONS: Final = {
     "s3": "region scheme endpoint_override allow_bucket_creation allow_bucket_deletion force_virtual_addressing "
     "check_directory_existence_before_creation tls_ca_file_path tls_ca_dir_path tls_verify_certificates",
@@ -168,60 +167,50 @@ class Bucket:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._reached: tuple[Any, str] | None = None
+        self._connected: tuple[Any, str] | None = None
 
     def read(self, name: str, bytes_max: int = OBJECT_BYTES_MAX, start: int = 0) -> bytes | None:
-
-        def read(system: Any, path: str) -> bytes:
-            with system.open_input_file(f"{path}/{_checked(name)}") as file:
+        try:
+            with self._reached() as (system, path), system.open_input_file(f"{path}/{_checked(name)}") as file:
                 size = _sized(self.url, name, file.size(), bytes_max)
                 content: bytes = file.read_at(max(size - start, 0), min(start, size))
                 return content
-
-        try:
-            return self._guarded(read)
         except FileNotFoundError:
             return None
 
     def write(self, name: str, content: bytes | memoryview) -> None:
-
-        def write(system: Any, path: str) -> None:
-            with system.open_output_stream(f"{path}/{_checked(name)}") as stream:
-                stream.write(content)
-
         try:
-            self._guarded(write)
+            with self._reached() as (system, path), system.open_output_stream(f"{path}/{_checked(name)}") as stream:
+                stream.write(content)
         except FileNotFoundError as error:
             raise _away(self.url, error) from None
 
     def names(self, folder: str) -> list[str]:
+        from pyarrow import fs
 
-        def names(system: Any, path: str) -> list[str]:
-            from pyarrow import fs
-
+        with self._reached() as (system, path):
             found = system.get_file_info(fs.FileSelector(f"{path}/{folder}", allow_not_found=True))
             return sorted(one.base_name for one in found if one.is_file)
 
-        return self._guarded(names)
-
     def remove(self, name: str) -> None:
-        with suppress(FileNotFoundError):
-            self._guarded(lambda system, path: system.delete_file(f"{path}/{_checked(name)}"))
+        with suppress(FileNotFoundError), self._reached() as (system, path):
+            system.delete_file(f"{path}/{_checked(name)}")
 
-    def _guarded(self, call: Callable[[Any, str], _T]) -> _T:
-        """Call with the filesystem and the path in it, connecting first if necessary. Raises ArchiveAway,
+    @contextmanager
+    def _reached(self) -> Iterator[tuple[Any, str]]:
+        """The filesystem and the path in it, connecting first if necessary. Its errors become ArchiveAway, except
         FileNotFoundError."""
         import pyarrow as pa  # takes long to load, and is not needed without an archive
         from pyarrow import fs
 
         try:
-            if self._reached is None:
+            if self._connected is None:
                 url = self.url
                 if url.startswith(("gs:", "gcs:")) and _LIMIT not in url:  # Google's client retries for 15 minutes
                     url += f"{'&' if '?' in url else '?'}{_LIMIT}={TRIED_S}"
                 system, path = fs.FileSystem.from_uri(url)
-                self._reached = system, path.rstrip("/")
-            return call(*self._reached)
+                self._connected = system, path.rstrip("/")
+            yield self._connected
         except FileNotFoundError:
             raise
         except (pa.ArrowException, OSError) as error:

@@ -289,7 +289,7 @@ async def test_an_unreachable_archive_is_retried(monkeypatch: pytest.MonkeyPatch
     log.write(Commit([Entry(encode_event(0, Cause("DeleteTopic", RequestId("r")), deleted))]))
     log.mark_durable()
     settings = load_settings(overrides=["cluster.watch.interval.ms=10"])
-    brokers = TargetCluster(missing, log, settings, shared=True)
+    brokers = TargetCluster(missing, log, settings)
     brokers.start(_Sink())  # type: ignore[arg-type]
     await asyncio.wait_for(brokers.first_scan(), 10)
     assert went == ["t", "t", "t"]

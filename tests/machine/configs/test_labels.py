@@ -12,6 +12,7 @@ from controller.machine.configs.values import ConfigType
 from controller.machine.configs.views import described_configs
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.state import Topic
+from controller.machine.validation import protected
 from events.catalog import Cause, ConfigOp, Configs, FeaturesChanged, Partition, Recorded
 from events.names import BrokerId, Offset, RequestId, TopicName
 from tests.machine.rig import TOPIC_ID
@@ -120,3 +121,12 @@ PROTECTED = """
 )
 def test_protected_topics_lose_no_records(heading: str, lines: list[str]) -> None:
     play(rig_with(lines[0]), lines[1:])
+
+
+def test_an_invalid_config_of_a_protected_topic_can_be_removed() -> None:
+    """A log written by Kafka may have values that Kafka no longer accepts."""
+    partitions = (Partition((BrokerId(1),), (BrokerId(1),), BrokerId(1)),)
+    label = ("label.protected", "true")
+    for invalid in (("cleanup.policy", "compost"), ("retention.ms", "long")):
+        topic = Topic(TopicName("t"), TOPIC_ID, partitions, (invalid, label), 0, Offset(0))
+        assert protected(topic, (label,), ()) is None

@@ -16,7 +16,6 @@ from controller.machine.configs.values import (
     Bad,
     ConfigType,
     allowed_text,
-    canonical_text,
     range_text,
     read_value,
     value_text,
@@ -296,7 +295,7 @@ def test_digits_outside_the_bmp_are_invalid() -> None:
 @given(st.sampled_from(TOPIC_CONFIGS), _TEXTS, st.text(alphabet="\t\n\r ", max_size=3))
 def test_canonical_config_texts_preserve_the_value(row: topic_configs.TopicConfig, text: str, blanks: str) -> None:
     value = read_value(row.name, row.kind, row.allowed, blanks + text + blanks)
-    canonical = canonical_text(row.name, row.kind, row.allowed, blanks + text + blanks)
+    canonical = row.canonical(blanks + text + blanks)
     if isinstance(value, Bad):
         return
     match row.kind:
@@ -305,7 +304,7 @@ def test_canonical_config_texts_preserve_the_value(row: topic_configs.TopicConfi
         case ConfigType.INT | ConfigType.LONG:
             assert re.fullmatch("-?[0-9]+", canonical), "Integer.parseInt rejects all else"
     assert read_value(row.name, row.kind, row.allowed, canonical) in (value, ()), f"{text!r} became {canonical!r}"
-    assert canonical_text(row.name, row.kind, row.allowed, canonical) == canonical
+    assert row.canonical(canonical) == canonical
 
 
 @given(_SERVER)

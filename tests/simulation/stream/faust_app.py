@@ -23,7 +23,7 @@ from tests.simulation.stream.kafka import Link
 
 
 class Message(msgspec.Struct, frozen=True):
-    """Models `FetchedMessage`."""
+    """A message of Faust, with the number of seeks before its fetch."""
 
     partition: int
     offset: int

@@ -13,8 +13,7 @@ from controller.machine.apply import CannotApply
 from controller.machine.commands.commands import DeleteTopic
 from controller.machine.decision import Answer
 from controller.store.tree import HEAD
-from controller.stream.log.folder import FirstRecordsDeleted
-from controller.stream.log.partition import POSITION_EVERY_RECORDS, CacheAhead, PartitionState
+from controller.stream.log.partition import POSITION_EVERY_RECORDS, CacheAhead, FirstRecordsDeleted, PartitionState
 from events.catalog import EVENT_VERSION, Cause, Fact, TopicReady
 from events.codec import EventDecodeError, encode_event
 from events.logs.events_topic import Decided, Fence, encode_record

@@ -231,6 +231,7 @@ OVERRIDDEN = (
 
 USED = (
     Part(_CONSUMER, "_get_active_partitions", "22968d96", "what is to be fetched"),
+    Part(_CONSUMER, "_to_message", "a1b4080f", "makes the message of a record; it takes further attributes"),
     Part(_CONSUMER, "_getmany", "8467eda4", "fetches, in the thread of the consumer"),
     Part(_CONSUMER, "seek_wait", "eb4b82e4", "seeks, and returns when that is done"),
     Part(_CONSUMER, "_read_offset", "", "what Faust drops messages by; it is to know nothing"),
@@ -246,7 +247,6 @@ USED = (
 
 RESTED_ON = (
     Part(_CONSUMER, "_drain_messages", "534d0366", "calls getmany; drops by _read_offset; ends when the flow stops"),
-    Part(_CONSUMER, "_to_message", "a1b4080f", "_message makes the same message"),
     Part(_CONSUMER, "stop_flow", "32a6f2eb", "with flow_control.suspend and clear it stops the flow (hold)"),
     Part(_CONSUMER, "resume_flow", "4f6735e1", "with flow_control.resume it lets messages flow (resume_flowing)"),
     Part(Recovery, "_resume_streams", "bde61812", "sends on_rebalance_complete, then seeks, then lets messages flow"),
@@ -307,7 +307,7 @@ OURS = {
     name
     for kind in (faust_seam.FaustConsumer, faust_seam._Thread, faust_seam.FaustTransport, FaustDriver)
     for name in vars(kind)
-} | {"_fetching_or_seeking", "_fetched", "_message", "_NoOffsets"}
+} | {"_fetching_or_seeking", "_fetched", "_NoOffsets"}
 
 
 def test_every_private_faust_attribute_in_use_is_listed() -> None:

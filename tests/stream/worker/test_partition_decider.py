@@ -251,7 +251,6 @@ async def test_duplicates_are_detected_by_a_new_owner(
     """Each request leaves three events. Of four requests, the last three have one among the newest eight."""
     for module in (codec, partition):
         monkeypatch.setattr(module, "RECENT_EVENTS", 8)
-    monkeypatch.setattr(codec, "_FORGET_EVERY", 1)
     names = [name for n in range(20) if home(name := f"t{n}") == 0][:4]
     commands = [create(name, timeout_ms=0) for name in names]
     found = []

@@ -20,8 +20,7 @@ from controller.serving.archiving import archive_store
 from controller.settings.load import ServeSettings, load_settings
 from controller.store.recovering import archived
 from controller.store.request_index import FACET, REQUEST
-from controller.stream.log.folder import FirstRecordsDeleted
-from controller.stream.log.partition import POSITION, PartitionState
+from controller.stream.log.partition import POSITION, FirstRecordsDeleted, PartitionState
 from events.logs.archive import archive
 from events.logs.archive.base import bases
 from events.logs.archive.manifest import (
