@@ -130,8 +130,8 @@ def add_command(commands: Parsers, name: str, run: str = "", more: str = "") -> 
     return _added(commands, name, COMMANDS[name].summary, run, more)
 
 
-def add_actions(command: argparse.ArgumentParser) -> Parsers:
-    return command.add_subparsers(dest="action", required=True, metavar="ACTION")
+def add_actions(command: argparse.ArgumentParser, metavar: str = "ACTION") -> Parsers:
+    return command.add_subparsers(dest="action", required=True, metavar=metavar)
 
 
 def add_action(actions: Parsers, name: str, summary: str, run: str = "") -> argparse.ArgumentParser:
