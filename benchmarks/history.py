@@ -157,7 +157,7 @@ def past_of(folder: Path, seed: int) -> Iterator[Figure]:
     yield from page.figures(f"the first {PAGE} topics of any moment", reach="300")
     yield from place.figures(f"{PAGE} topics of any moment, from anywhere", reach="300")
     yield from brokers.figures("the brokers of any moment", reach="300")
-    yield from whole.figures(f"all {topics:,} topics of a moment, in pages of {PAGE_MAX}", "s", reach="3")
+    yield from whole.figures(f"all {topics:,} topics of a moment, in pages of {PAGE_MAX}", "s", reach="6")
 
 
 def _whole(timing: Timing, query: Queries, at: str) -> int:

@@ -243,7 +243,7 @@ def _register_cluster(commands: Parsers) -> None:
 
 
 def _register_rules(commands: Parsers) -> None:
-    actions = add_actions(add_command(commands, "rules"))
+    actions = add_actions(add_command(commands, "rules"), "COMMAND")
     shown = add_action(actions, "show", "list the effective rules, now or in the past")
     add(shown, "--text", "print the text of the rules")
     add_at(shown)

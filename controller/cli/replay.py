@@ -69,7 +69,7 @@ COMMANDS: Final[Mapping[str, _Command]] = {
 
 
 def register(commands: Parsers) -> None:
-    actions = add_actions(add_command(commands, "replay"))
+    actions = add_actions(add_command(commands, "replay"), "WHAT")
     parsers = {name: add_action(actions, name, command.help) for name, command in COMMANDS.items()}
     for parser in parsers.values():
         add(parser, "log LOG", "data folder of a service, running or not, or a copy of it; or kafka://HOST:PORT/TOPIC")

@@ -240,18 +240,15 @@ class ScramConversation:
         if _decoded(found[2], self._user) != self._header.encode():
             raise AuthenticationFailed("the channel binding differs from the first message", user=self._user)
         signed = f"{self._first},{self._challenge},{found[1]}".encode()
-        signature = self._mac(credential.stored_key, signed)
+        signature = hmac.digest(credential.stored_key, signed, self._digest)
         proof = _decoded(found[4], self._user)
         if len(proof) != len(signature):
             raise AuthenticationFailed("the proof has the wrong length", user=self._user)
         client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=True))
         if not hmac.compare_digest(hashlib.new(self._digest, client_key).digest(), credential.stored_key):
             raise AuthenticationFailed("wrong user name or password", user=self._user)
-        verified = base64.b64encode(self._mac(credential.server_key, signed)).decode()
+        verified = base64.b64encode(hmac.digest(credential.server_key, signed, self._digest)).decode()
         return Step(f"v={verified}".encode(), self._user)
-
-    def _mac(self, key: bytes, message: bytes) -> bytes:
-        return hmac.digest(key, message, self._digest)
 
 
 def _name(text: str) -> str:

@@ -124,8 +124,6 @@ class QuorumFiles(SnapshotFiles):
         return EpochEnd(self.last_epoch, self.end) if epoch >= self.last_epoch else EpochEnd(epoch, self.start)
 
     def mismatch(self, offset: int, epoch: int) -> EpochEnd | SnapshotId | None:
-        """None if a follower that has the log up to `offset`, whose last record is of `epoch`, can fetch from there.
-        Otherwise where the logs part, or the snapshot that it needs first (KIP-595, KIP-630)."""
         if (self.start, offset, epoch) == (0, 0, 0):
             return None
         if self.start > 0:
@@ -165,8 +163,6 @@ class QuorumFiles(SnapshotFiles):
             self.state = state
 
     def append(self, data: bytes) -> Sequence[RecordBatch]:
-        """Append whole batches, which follow the log's end without a gap. They are durable after `flush`. Raises
-        BrokenBatch and OSError; after a partly written batch the log refuses all appends."""
         where = f"the append at offset {self.end}"
         heads = list(in_order(scan_batches(data, where), where, self.end, self.last_epoch))
         batches = tuple(decode_batches(data, where))
@@ -185,7 +181,6 @@ class QuorumFiles(SnapshotFiles):
         return batches
 
     def flush(self) -> int:
-        """Sync the newest segment to disk; returns the durable end. Called in a thread."""
         with self._syncing:
             self._refuse_after_failure()
             segment = self._segments[-1]
@@ -197,7 +192,6 @@ class QuorumFiles(SnapshotFiles):
             return end
 
     def truncate(self, offset: int) -> int:
-        """Remove all batches from `offset` on, durably; returns the new end."""
         assert self.start <= offset, f"truncated to {offset}, below the log's start {self.start}"
         with self._syncing:
             self._failed = True  # until the truncation is complete

@@ -71,22 +71,18 @@ class Archiver:
         last segment.
 
         Raises ArchiveError, LogError; ArchiveOfAnotherLog for a segment with other events than the log's. After that,
-        the next step reads the archive again.
+        the caller must call `read_again`.
         """
         if not self._log.durable_offset:
             return None  # the id of the history is a hash of the first event
         if not self._is_begun:
             self._begin()
-        try:
-            found = next(self._found, None)
-            if self._writer is None:
-                self.read_again()
-            if found is not None:
-                return self._adopted(found)
-            return None if self._writer is None else self._packed(self._writer, end)
-        except BaseException:
+        found = next(self._found, None)
+        if self._writer is None:
             self.read_again()
-            raise
+        if found is not None:
+            return self._adopted(found)
+        return None if self._writer is None else self._packed(self._writer, end)
 
     def _adopted(self, segment: Segment) -> Segment | None:
         is_here = segment.end <= self._log.durable_offset

@@ -107,9 +107,10 @@ class Snapshot:
     Any thread may read; the file may be deleted meanwhile. Every method raises SnapshotDamaged and OSError.
     """
 
+    _file = -1
+
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file = -1
         self._file = open_regular(path)
         try:
             self.size = os.fstat(self._file).st_size
@@ -207,7 +208,7 @@ class Snapshot:
             raise self._damaged(f"it is in format {decoded.about.format}; this release reads up to {FORMAT}")
         return decoded
 
-    def _damaged(self, why: str) -> SnapshotDamaged:
+    def _damaged(self, why: str) -> Exception:
         return SnapshotDamaged(f"{self.path}: {why}")
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import TypeVar
 
@@ -161,7 +162,8 @@ class ClusterWatch:
             deleted = [topic for topic in missing if not is_provisional(topic) and not self.is_busy(topic.name)]
             if deleted:
                 live = [BrokerId(broker.node_id) for broker in metadata.brokers]
-                metadata_by_broker = await self._metadata_from(live, [topic.name for topic in deleted])
+                known_by = partial(self._link.metadata_from, topics=[topic.name for topic in deleted])
+                metadata_by_broker = await self._answers(live, known_by)
                 for topic in deleted:
                     if not any(topic.name in seen.topics for seen in metadata_by_broker.values()):
                         self._sink.submit_internal(
@@ -256,7 +258,8 @@ class ClusterWatch:
             if name not in waiting:
                 del self._confirming[name]
         live = self._sink.store.durable_cluster.live
-        seen_by = await self._metadata_from(live, list(waiting)) if waiting else {}
+        request = partial(self._link.metadata_from, topics=waiting)
+        seen_by = await self._answers(live, request) if waiting else {}
         confirmed = [
             self._confirm_one(
                 topic, {broker: seen.topics[name] for broker, seen in seen_by.items() if name in seen.topics}
@@ -283,11 +286,6 @@ class ClusterWatch:
             ConfirmMetadata(**stamp(self._sink, "applied"), brokers=confirming_brokers, offset=at, after=Offset(at - 1))
         )
         return True
-
-    async def _metadata_from(
-        self, brokers: Iterable[BrokerId], names: Sequence[TopicName]
-    ) -> dict[BrokerId, ClusterMetadata]:
-        return await self._answers(brokers, lambda address: self._link.metadata_from(address, names))
 
     async def _answers(
         self, brokers: Iterable[BrokerId], request: Callable[[Address], Awaitable[T]]

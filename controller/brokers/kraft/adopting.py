@@ -201,8 +201,13 @@ class Adopted(msgspec.Struct, frozen=True):
 
 def adopted(folder: KafkaFolder, request_id: RequestId) -> Adopted:
     """The metadata log in a folder as events and state keys. Raises FolderError if it cannot be continued."""
-    image = read_image(folder)
-    quorum = last_epoch(folder, image)
+    image = MetadataImage()
+    try:
+        image.fold(folder.checkpoint_batches)
+        image.fold(each for each in folder.batches if each.base_offset >= folder.checkpoint.end_offset)
+    except (RecordMismatch, MalformedRecord) as error:
+        raise FolderError(f"{folder.path} has an inconsistent metadata log: {error}") from error
+    quorum = _last_epoch(folder, image)
     _check(folder, image, quorum)
     found = import_all(EventCollector(Author(request_id, COMMAND, "as it was"), image))
     begun = catalog.MetadataAdopted(folder.node_id, quorum.leader_epoch, folder.end_offset)
@@ -212,18 +217,7 @@ def adopted(folder: KafkaFolder, request_id: RequestId) -> Adopted:
     return Adopted(quorum, image, events, {MARK: msgspec.msgpack.encode(mark), **acl_keys(found.ids.acls)}, request_id)
 
 
-def read_image(folder: KafkaFolder) -> MetadataImage:
-    """The image of the log in a folder. Raises FolderError."""
-    image = MetadataImage()
-    try:
-        image.fold(folder.checkpoint_batches)
-        image.fold(each for each in folder.batches if each.base_offset >= folder.checkpoint.end_offset)
-    except (RecordMismatch, MalformedRecord) as error:
-        raise FolderError(f"{folder.path} has an inconsistent metadata log: {error}") from error
-    return image
-
-
-def last_epoch(folder: KafkaFolder, image: MetadataImage) -> catalog.QuorumEpochBegun:
+def _last_epoch(folder: KafkaFolder, image: MetadataImage) -> catalog.QuorumEpochBegun:
     """The newest known epoch and the only voter. Raises FolderError for more than one voter."""
     epoch = max(folder.epoch, folder.quorum_state.epoch)
     pair = image.quorum.get(KRAFT_VERSION)

@@ -190,9 +190,10 @@ class BatchApplier:
     ) -> list[Recorded]:
         """Apply imported events. With them the event log covers everything below `end`."""
         self._projector.import_ids(found.ids)
+        self._projector.begin_import(end)
         if found.unsupported is not None:
             logger.error("unsupported record: this node will not lead", what=found.unsupported)
-        self._projector.begin_import(end, found.unsupported)
+            self._projector.mark_unsupported(found.unsupported)
         is_empty = self._log.next_offset == 0 and not recorder.state.cluster.release
         begin = [self._first] if found.events and is_empty else []
         return recorder.record(at_ms, decided.cause, [*begin, *found.events])
@@ -252,7 +253,7 @@ class BatchApplier:
     def _apply_page(self, recorder: Recorder, page: Page) -> list[Recorded]:
         """Apply another voter's events. They are not projected to metadata records: the snapshot has those."""
         records = [decode_event(offset, value) for offset, value in enumerate(page.values, page.first)]
-        self._projector.begin_import(self.applied, None)
+        self._projector.begin_import(self.applied)
         recorder.record_encoded(records, page.values)
         self._commit_import(recorder, records)
         if page.first + len(records) == page.end:

@@ -178,13 +178,17 @@ class TopicImport:
         return known.name if known is not None else TopicName(record.name if record is not None else "")
 
     def _load(self, topic_id: bytes) -> bool:
-        """Add a topic, without its partitions, to the image. Returns whether it exists."""
+        """Add a topic with its configs, without its partitions, to the image. Returns whether it exists."""
         if topic_id in self._image.partitions:
             return True
         name = self._name_of(topic_id)
         if name is None or self._id_under(shard_key(name)) != topic_id:
             return False
+        known = self._known[topic_id]
+        assert known is not None, "created topics are in the image"
         self._image.apply(kinds.TopicRecord(name=name, topic_id=topic_id))
+        for each in key_records(CONFIGS, (TOPICS, name), (), without_labels(known.configs)):
+            self._image.apply(each)
         return True
 
     def _load_partitions(self, topic_id: bytes) -> Iterator[None]:
@@ -254,13 +258,10 @@ class TopicImport:
 
     def _configure(self, record: kinds.ConfigRecord) -> None:
         name = TopicName(record.resource_name)
-        if name not in self._configured:
-            self._configured[name] = None
-            topic_id = self._id_under(shard_key(name))
-            known = None if topic_id is None else self._known[topic_id]
-            if known is not None and known.name == name:
-                for each in key_records(CONFIGS, (TOPICS, name), (), without_labels(known.configs)):
-                    self._image.apply(each)
+        topic_id = self._id_under(shard_key(name))
+        if topic_id is not None and self._name(topic_id) == name:
+            self._load(topic_id)
+        self._configured[name] = None
         self._image.apply(record)
 
     def clear_elr(self, record: kinds.ClearElrRecord) -> Iterator[None]:
@@ -287,16 +288,11 @@ class TopicImport:
 
     # --- events
 
-    def _configs(self, topic_id: bytes) -> Configs:
-        name, known = self._name(topic_id), self._known[topic_id]
-        if known is None or name in self._configured or self._collector.is_snapshot:
-            return with_labels_of(() if known is None else known.configs, self._image.configs_of(TOPICS, name))
-        return known.configs
-
     def _report(self, topic_id: bytes) -> Iterator[None]:
         """Add the events that a topic still lacks, in steps."""
         self._pending.pop(topic_id, None)
-        name, known, configs = self._name(topic_id), self._known[topic_id], self._configs(topic_id)
+        name, known = self._name(topic_id), self._known[topic_id]
+        configs = with_labels_of(() if known is None else known.configs, self._image.configs_of(TOPICS, name))
         add, collector = self._collector.add, self._collector
         if known is None or topic_id in self._replaced:
             yield from self._load_partitions(topic_id)

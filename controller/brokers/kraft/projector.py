@@ -130,17 +130,14 @@ class MetadataProjector(Projector):
         self._staged = self.mark
         self._epochs = dict(self.mark.broker_epochs)
         self._closed: list[tuple[int, list[Pair]]] = []
-        self._base = -1
         self.begin()
         self._acl_ids = self._stored_acl_ids = acl_ids(self._log)
 
-    def begin_import(self, end: int, unsupported: str | None) -> None:
+    def begin_import(self, end: int) -> None:
         """The next events are imported from another controller's records. With them the event log covers everything
         below `end`."""
         self.begin(end)
         self._is_import = True
-        if unsupported is not None:
-            self.mark_unsupported(unsupported)
 
     def mark_unsupported(self, what: str) -> None:
         """Record unsupported content, unless earlier unsupported content is recorded already."""

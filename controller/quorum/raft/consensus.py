@@ -132,7 +132,6 @@ class Consensus(Replica):
             self._run(now, self.leading.resign(now + at_most_s))
 
     def peer_reported(self, now: float, address: Address, peer: out.Peer) -> None:
-        """Another voter reported its versions and priority."""
         self.peers[address] = peer
         self._run(now, self._role.peer_changed(now))
 

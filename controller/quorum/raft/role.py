@@ -135,6 +135,8 @@ class RoleState:
     kind: ClassVar[Role]
     may_vote: ClassVar[bool] = False
     """True if a replica in this role may vote for a candidate of the current epoch."""
+    grants_pre_votes = True
+    """True unless this replica is, or is in contact with, a leader."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
@@ -143,11 +145,6 @@ class RoleState:
     def wake(self) -> float:
         """The time at which `tick` is due."""
         raise NotImplementedError
-
-    @property
-    def grants_pre_votes(self) -> bool:
-        """True unless this replica is, or is in contact with, a leader."""
-        return True
 
     def enter(self, now: float) -> Transition | None:
         """Called when the role begins."""

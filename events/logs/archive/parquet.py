@@ -76,7 +76,7 @@ class ParquetFile:
 
     def __init__(self, name: str, content: bytes) -> None:
         self.name = name
-        self._bytes, self._content = content, pa.py_buffer(content)
+        self.content = content
         self._metadata: pq.FileMetaData | None = None
         try:
             footer_of(content)
@@ -96,7 +96,7 @@ class ParquetFile:
         """Some columns of a row group; with `plain`, only if no value takes more memory than in its page."""
         try:
             rows = self._metadata.row_group(group)  # type: ignore[union-attr]
-            unpacked, values, are_plain = sizes(self._bytes, rows, columns)
+            unpacked, values, are_plain = sizes(self.content, rows, columns)
             if unpacked > UNPACKED_BYTES_MAX or values > _VALUES_MAX:
                 raise ArchiveDamaged(
                     f"{self.name} has a group that unpacks to {unpacked} bytes, {values} values; allowed: "
@@ -114,7 +114,7 @@ class ParquetFile:
 
     def _open(self) -> pq.ParquetFile:
         """A reader for one thread. The file's metadata is decoded once."""
-        return pq.ParquetFile(pa.BufferReader(self._content), metadata=self._metadata)
+        return pq.ParquetFile(pa.BufferReader(self.content), metadata=self._metadata)
 
     def _unreadable(self, error: Exception) -> ArchiveDamaged:
         return ArchiveDamaged(f"{self.name} cannot be read: {error}")

@@ -33,10 +33,10 @@ from events.codec import EventDecodeError, decode_event
 from events.external_decision import indexed_under
 from events.logs.archive.manifest import ArchiveDamaged, Segment, Stored
 from events.logs.archive.parquet import GROUP, GROUP_BYTES, ParquetFile, ParquetWriter, footer_of, index_in
-from events.logs.log import REQUEST, SHARD, LogCorrupted, grouped
+from events.logs.log import REQUEST, SHARD, grouped
 from events.logs.merkle import PATH_LENGTH_MAX, Frontier
 from events.logs.rocksdb_database import STATE, run_prefix
-from events.logs.snapshots import Snapshot, SnapshotDamaged, SnapshotInfo, write_snapshot
+from events.logs.snapshots import Snapshot, SnapshotInfo, write_snapshot
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[int]).decode
@@ -80,56 +80,44 @@ class IndexBuilder:
         return {key: _encode(runs) for key, runs in self._runs.items()}
 
 
-class SegmentIndex:
+class SegmentIndex(Snapshot):
     """The index of a segment: runs of events by index key, and state keys, which `get` and `scan` read. Any thread may
-    read it. All methods raise LogCorrupted."""
+    read it. All methods raise ArchiveDamaged."""
 
     def __init__(self, segment: Segment, content: bytes) -> None:
         """`content` is the segment's file, or only its footer."""
-        self._start = segment.start
+        self._segment = segment
         with NamedTemporaryFile(prefix="topicwright-archive-") as file:  # stays readable as long as it is open
             file.write(index_in(segment.name, content))
             file.flush()
-            try:
-                self._file = Snapshot(Path(file.name))
-            except SnapshotDamaged as error:
-                raise ArchiveDamaged(f"{segment.name} has no index that can be read: {error}") from None
+            super().__init__(Path(file.name))
 
     def runs(self, prefix: bytes) -> list[range]:
         """The runs of events under an index key."""
-        value = self._get(prefix)
-        return [] if value is None else _ranges(self._start, _decode(value))
+        value = super().get(prefix)
+        return [] if value is None else _ranges(self._segment.start, _decode(value))
 
     def names(self, kind: bytes, after: bytes) -> Iterator[bytes]:
         """The index keys of one kind, in order, after a given key (b"": all)."""
-        return (key for key, _ in self._scan(kind, after or None))
+        return (key for key, _ in super().scan(kind, after or None))
 
     def each(self) -> Iterator[tuple[bytes, list[range]]]:
         for key, value in self.pairs().items():
-            yield key, _ranges(self._start, _decode(value))
+            yield key, _ranges(self._segment.start, _decode(value))
 
     def get(self, key: bytes) -> bytes | None:
-        return self._get(STATE + key)
+        return super().get(STATE + key)
 
     def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        pairs = self._scan(STATE + prefix, None if start_after is None else STATE + start_after)
+        pairs = super().scan(STATE + prefix, None if start_after is None else STATE + start_after)
         return ((key[len(STATE) :], value) for key, value in pairs)
 
     def pairs(self) -> Pairs:
         """The pairs with runs."""
-        return {key: value for kind in (REQUEST, SHARD) for key, value in self._scan(kind)}
+        return {key: value for kind in (REQUEST, SHARD) for key, value in Snapshot.scan(self, kind)}
 
-    def _get(self, key: bytes) -> bytes | None:
-        try:
-            return self._file.get(key)
-        except (SnapshotDamaged, OSError) as error:
-            raise LogCorrupted(str(error)) from None
-
-    def _scan(self, prefix: bytes, start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        try:
-            yield from self._file.scan(prefix, start_after)
-        except (SnapshotDamaged, OSError) as error:
-            raise LogCorrupted(str(error)) from None
+    def _damaged(self, why: str) -> ArchiveDamaged:
+        return ArchiveDamaged(f"{self._segment.name} has no index that can be read: {why}")
 
 
 def _ranges(start: int, runs: Sequence[int]) -> list[range]:
@@ -199,26 +187,25 @@ def pack_segment(
     return segment, content
 
 
-class SegmentFile:
+class SegmentFile(ParquetFile):
     """The events of a segment; any thread may read them. All methods raise ArchiveDamaged."""
 
     def __init__(self, segment: Segment, content: bytes) -> None:
+        super().__init__(segment.name, content)
         self.segment = segment
-        self._content = content
-        self._file = ParquetFile(segment.name, content)
-        self.firsts: list[int] = list(accumulate(self._file.group_rows, initial=segment.start))
+        self.firsts: list[int] = list(accumulate(self.group_rows, initial=segment.start))
         """The offset of the first event of each group, and the end."""
         if self.firsts[-1] != segment.end:
             raise ArchiveDamaged(
-                f"{segment.name} has {sum(self._file.group_rows)} events instead of {segment.end - segment.start}"
+                f"{segment.name} has {sum(self.group_rows)} events instead of {segment.end - segment.start}"
             )
 
     @property
     def footer(self) -> Stored:
-        return Stored.of(footer_of(self._content))
+        return Stored.of(footer_of(self.content))
 
     def index(self) -> SegmentIndex:
-        return SegmentIndex(self.segment, self._content)
+        return SegmentIndex(self.segment, self.content)
 
     def groups(self, start: int, end: int) -> list[int]:
         """The row groups that hold the events in [start, end)."""
@@ -226,13 +213,13 @@ class SegmentFile:
         return [number for number, (first, after) in pairs if first < end and after > start]
 
     def values(self, group: int) -> list[bytes]:
-        table = self._file.read(group, (VALUE, CANONICAL), plain=True)
+        table = self.read(group, (VALUE, CANONICAL), plain=True)
         try:
             found: list[bytes] = pc.coalesce(table[CANONICAL], table[VALUE]).cast(pa.binary()).to_pylist()
         except pa.ArrowException as error:
-            raise ArchiveDamaged(f"{self.segment.name} cannot be read: {error}") from None
+            raise self._unreadable(error) from None
         if None in found:
-            raise ArchiveDamaged(f"{self.segment.name} lacks an event")
+            raise ArchiveDamaged(f"{self.name} lacks an event")
         return found
 
     def each_value(self) -> Iterator[bytes]:
@@ -245,14 +232,14 @@ class SegmentFile:
             try:
                 yield decode_event(offset, value), value
             except EventDecodeError as error:
-                raise ArchiveDamaged(f"{self.segment.name}: {error}") from None
+                raise ArchiveDamaged(f"{self.name}: {error}") from None
 
     def batches(self, start: int, end: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Some columns of the events in [start, end); null if the file lacks a column."""
-        own = self._file.schema.names
+        own = self.schema.names
         there = [name for name in schema.names if name in own]
         for group in self.groups(start, end):
-            first, table = self.firsts[group], self._file.read(group, there)
+            first, table = self.firsts[group], self.read(group, there)
             low, high = max(start - first, 0), min(end - first, table.num_rows)
             for batch in table.slice(low, high - low).combine_chunks().to_batches():
                 arrays = [
