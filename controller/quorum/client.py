@@ -274,11 +274,13 @@ class QuorumClient(Peers):
             raise QuorumError(_error_text(response.error_code, response.error_message))
 
     async def features(self, leader: Address | None = None) -> tuple[str, ...]:
-        """The names of the features that the leader supports; empty if it does not respond. Without `leader` this first
-        finds the leader, which may raise QuorumError."""
+        """The names of the features that the leader supports. Without `leader` this first finds the leader. Raises
+        QuorumError."""
         leader = leader or (await self.find()).leader
         versions = None if leader is None else await self._send(leader, API_VERSIONS, ApiVersionsResponse, READ_S)
-        return () if versions is None else tuple(each.name for each in versions.supported_features)
+        if versions is None:
+            raise QuorumError("the quorum has no leader" if leader is None else self._failure(leader))
+        return tuple(each.name for each in versions.supported_features)
 
     async def unblock_upgrades(self, node_id: int, features: Iterable[str]) -> None:
         """Register a node that has left the quorum once more, without limits: it then blocks no upgrade of `features`.

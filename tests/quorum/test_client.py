@@ -35,6 +35,7 @@ from controller.serving.quorum_member import cluster_to_join
 from controller.settings.load import load_settings
 from tests.kafka.server.listener import serving
 from tests.quorum.logs import snapshot
+from tests.support.ports import free_ports
 
 LEADER, LEFT, FREED, NEWER, NEW = 1, 7, 8, 9, 10
 NOW_MS = 1_000_000
@@ -155,6 +156,15 @@ async def test_an_unreadable_metadata_log_is_an_error(records: bytes, code: int,
         leader.batches[100], leader.code = records, code
         with pytest.raises(QuorumError, match=why):
             await client_module.all_limits(client)
+
+
+async def test_the_features_of_a_leader_that_does_not_respond_are_an_error() -> None:
+    """Otherwise a registration without limits would block upgrades of features that only the leader knows."""
+    (nobody,) = free_ports(1)
+    client = QuorumClient((), Security())
+    with pytest.raises(QuorumError, match=f"127.0.0.1:{nobody} cannot be reached"):
+        await client.features(("127.0.0.1", nobody))
+    client.close()
 
 
 async def test_leave_fails_if_the_node_votes_again_or_still_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,19 +12,10 @@ from typing import Any, Final
 
 from controller.kafka.messages import Message, quorum
 from controller.quorum.log.batches import BrokenBatch, scan_batches, whole_batches
+from controller.quorum.raft import role
 from controller.quorum.raft.effects import LATE_TIMEOUTS, CommittedLost, Role, Warned
 from controller.quorum.raft.log import SnapshotId
 from controller.quorum.raft.replica import Replica
-from controller.quorum.raft.role import (
-    RETRY_S,
-    RoleState,
-    ToCandidate,
-    ToUnattached,
-    Transition,
-    discovered_by_response,
-    start_election,
-    topics_of,
-)
 
 FULL_RETRY_S: Final = 1.0
 """Seconds until the next attempt after the disk was full."""
@@ -43,7 +34,7 @@ DELAYED_S: Final = 0.05
 """A leader that has not answered within this time delays the fetch, because there is nothing new."""
 
 
-class Follower(RoleState):
+class Follower(role.RoleState):
     """Fetches from the leader; starts an election when no response came within the fetch timeout."""
 
     kind = Role.FOLLOWER
@@ -66,25 +57,25 @@ class Follower(RoleState):
         self._position = 0
         self._update_at = now
 
-    def enter(self, now: float) -> Transition | None:
+    def enter(self, now: float) -> role.Transition | None:
         return self._continue(now)
 
     @property
     def wake(self) -> float:
         return self._deadline if self._next_at is None else min(self._deadline, self._next_at)
 
-    def tick(self, now: float) -> Transition | None:
+    def tick(self, now: float) -> role.Transition | None:
         replica = self._replica
         if now >= self._deadline:
             if not replica.is_electable:
-                return ToUnattached(replica.epoch)
+                return role.ToUnattached(replica.epoch)
             if replica.options.priority == 0 and not self._is_late:
                 self._is_late = True
                 self._deadline = now + LATE_TIMEOUTS * replica.options.election_timeout_s
                 return None
             if replica.is_durable:
-                return start_election(replica)
-            self._deadline = now + RETRY_S
+                return role.start_election(replica)
+            self._deadline = now + role.RETRY_S
         elif self._next_at is not None and now >= self._next_at:
             self._takes_over = self._takes_over or self._may_take_over_during_fetch(now)
             return self._continue(now)
@@ -96,17 +87,17 @@ class Follower(RoleState):
         if self._may_take_over_during_fetch(now):
             self._next_at = max(now, self._sent_at + DELAYED_S)
 
-    def flushed(self, now: float) -> Transition | None:
+    def flushed(self, now: float) -> role.Transition | None:
         replica = self._replica
         replica.commit(self._leader_watermark)
         if self._succeeds and replica.is_durable:
-            return ToCandidate()
+            return role.ToCandidate()
         return self._continue(now) if self._next_at is None else None
 
     def flush_failed(self, now: float) -> None:
         self._next_at = now + FULL_RETRY_S
 
-    def resigned(self, now: float, leader_id: int, order: Sequence[int]) -> Transition | None:
+    def resigned(self, now: float, leader_id: int, order: Sequence[int]) -> role.Transition | None:
         """The preferred successor becomes candidate immediately, without a pre-vote, because the other voters may not
         know of the resignation yet. The others wait, so that this candidate can win."""
         replica = self._replica
@@ -116,19 +107,19 @@ class Follower(RoleState):
         is_first = order[0] == replica.me.id if order else True
         self._succeeds = is_first and replica.is_electable and replica.options.priority > 0
         if self._succeeds and replica.is_durable:
-            return ToCandidate()
+            return role.ToCandidate()
         wait_s = replica.options.election_timeout_s * (0.5 + 0.5 * replica.chance())
         self._deadline = min(self._deadline, now + wait_s)
         return None
 
     # --- requests to the leader
 
-    def _continue(self, now: float) -> Transition | None:
+    def _continue(self, now: float) -> role.Transition | None:
         """Send the next request, unless one is in flight or the log is not durable; or take over."""
         replica = self._replica
         self._next_at = None
         if self._takes_over and replica.is_durable:
-            return ToCandidate(is_transfer=True)
+            return role.ToCandidate(is_transfer=True)
         if self._in_flight or not replica.is_durable:
             return None
         self._in_flight, self._sent_at = True, now
@@ -145,7 +136,7 @@ class Follower(RoleState):
             cluster_id=replica.options.cluster_id,
             replica_id=replica.me.id,
             max_bytes=FETCH_BYTES_MAX,
-            topics=topics_of(part),
+            topics=role.topics_of(part),
         )
         self._send(now, _FETCH, request)
         return None
@@ -153,7 +144,7 @@ class Follower(RoleState):
     def _send(self, now: float, context: str, request: Message) -> None:
         replica = self._replica
         assert replica.leader_address is not None, "a follower knows its leader's address"
-        timeout_s = max(self._deadline - now, RETRY_S)
+        timeout_s = max(self._deadline - now, role.RETRY_S)
         replica.send(context, replica.leader_address, request, timeout_s)
 
     def _may_take_over(self, now: float) -> bool:
@@ -166,18 +157,18 @@ class Follower(RoleState):
 
     # --- responses
 
-    def replied(self, now: float, context: str, response: Any) -> Transition | None:
+    def replied(self, now: float, context: str, response: Any) -> role.Transition | None:
         replica = self._replica
         if context == _UPDATE:
             if response is not None and not response.error_code and replica.kraft_version == 0:
                 self._update_at = math.inf  # this leader has recorded the update
             return None
         self._in_flight = False
-        part, transition = discovered_by_response(replica, response)
+        part, transition = role.discovered_by_response(replica, response)
         if transition is not None:
             return transition
         if response is None and not replica.is_voter:
-            return ToUnattached(replica.epoch)  # other nodes may know another leader
+            return role.ToUnattached(replica.epoch)  # other nodes may know another leader
         try:
             is_success = part is not None and self._take(now, part)
         except BrokenBatch as broken:
@@ -190,7 +181,7 @@ class Follower(RoleState):
             self._next_at = now + FULL_RETRY_S
             return None
         if not is_success:
-            self._next_at = now + RETRY_S
+            self._next_at = now + role.RETRY_S
             return None
         self._extend_deadline(now)
         self.grants_pre_votes = self._leader_resigned
@@ -306,5 +297,5 @@ def fetch_request(replica: Replica, max_wait_ms: int) -> quorum.FetchRequest:
         replica_id=replica.me.id,
         max_wait_ms=max_wait_ms,
         max_bytes=FETCH_BYTES_MAX,
-        topics=topics_of(part),
+        topics=role.topics_of(part),
     )

@@ -12,22 +12,12 @@ import msgspec
 from controller.kafka.messages import Message, quorum
 from controller.machine.errors import ErrorCode
 from controller.quorum.log.batches import Pair, encode_batch, whole_batches
+from controller.quorum.raft import role
 from controller.quorum.raft.effects import Fetched, Role
 from controller.quorum.raft.follower import FETCH_BYTES_MAX
 from controller.quorum.raft.log import EpochEnd, SnapshotId
 from controller.quorum.raft.progress import DELAY_MAX, Fetches, Progress, ResponseSchedule
 from controller.quorum.raft.replica import Replica
-from controller.quorum.raft.role import (
-    NOT_LEADER,
-    RoleState,
-    ToResigned,
-    ToUnattached,
-    Transition,
-    discovered_by_response,
-    error_response,
-    leader_response,
-    topics_of,
-)
 from controller.quorum.raft.voter_changes import VoterChanges
 from controller.quorum.raft.voters import Voter, kraft_version_record, leader_change_record, voters_record
 
@@ -50,7 +40,7 @@ class DelayedFetch(msgspec.Struct, frozen=True):
     until: float
 
 
-class Leader(RoleState):
+class Leader(role.RoleState):
     kind = Role.LEADER
     grants_pre_votes = False
 
@@ -69,7 +59,7 @@ class Leader(RoleState):
         self._observers_wait: tuple[int, float] | None = None
         """Offset and time: observers do not get records from that offset on before that time."""
 
-    def enter(self, now: float) -> Transition | None:
+    def enter(self, now: float) -> role.Transition | None:
         """Append the first batch of the epoch, which names its leader. If the disk has no room for it, give up the
         leadership."""
         replica = self._replica
@@ -84,7 +74,7 @@ class Leader(RoleState):
             self._append(now, records, replica.wall_ms(now), is_control=True)
         except OSError as error:
             replica.on_disk_full(error)
-            return ToUnattached(replica.epoch)
+            return role.ToUnattached(replica.epoch)
         return self.tick(now)
 
     def exit(self, now: float) -> None:
@@ -92,8 +82,8 @@ class Leader(RoleState):
         replica = self._replica
         for each in self._delayed.values():
             is_fenced = replica.epoch > each.part.current_leader_epoch
-            code = int(ErrorCode.FENCED_LEADER_EPOCH) if is_fenced else NOT_LEADER
-            replica.respond(each.token, error_response(replica, quorum.FetchRequest, code))
+            code = int(ErrorCode.FENCED_LEADER_EPOCH) if is_fenced else role.NOT_LEADER
+            replica.respond(each.token, role.error_response(replica, quorum.FetchRequest, code))
         self._delayed = {}
         self.changes.cancel()
         replica.transfer_ended(now, now - self._leader_since)
@@ -111,7 +101,7 @@ class Leader(RoleState):
         since = max(self._leader_since, self.progress.majority_fetched_at())
         return since + CHECK_QUORUM * self._replica.options.fetch_timeout_s
 
-    def tick(self, now: float) -> Transition | None:
+    def tick(self, now: float) -> role.Transition | None:
         if now >= self._check_quorum_at() or (self._resign_at is not None and now >= self._resign_at):
             return self._resigned()
         if now >= self._next_begin_at:
@@ -125,15 +115,15 @@ class Leader(RoleState):
             self._answer(now, each)
         return None
 
-    def _resigned(self) -> ToResigned:
+    def _resigned(self) -> role.ToResigned:
         """Resign, and prefer the voter with the longest log as the successor."""
-        return ToResigned(tuple(sorted(self._replica.others, key=lambda voter: -self.progress.of(voter).end)))
+        return role.ToResigned(tuple(sorted(self._replica.others, key=lambda voter: -self.progress.of(voter).end)))
 
-    def flush_failed(self, now: float) -> Transition | None:
+    def flush_failed(self, now: float) -> role.Transition | None:
         """Unflushed records were acknowledged to nobody, but followers may have some, so this epoch must end."""
         return self._resigned()
 
-    def resign(self, until: float) -> Transition | None:
+    def resign(self, until: float) -> role.Transition | None:
         """Accept no more records. Resign when all appended records are committed, at the latest at `until`."""
         self._resign_at = until
         return self._resign_if_done()
@@ -172,7 +162,7 @@ class Leader(RoleState):
         self._answer_delayed(now)
         return log.end - 1
 
-    def flushed(self, now: float) -> Transition | None:
+    def flushed(self, now: float) -> role.Transition | None:
         return self._advance_high_watermark(now)
 
     @property
@@ -182,7 +172,7 @@ class Leader(RoleState):
         known = self._replica.high_watermark
         return known if known > self.epoch_start else -1
 
-    def _advance_high_watermark(self, now: float) -> Transition | None:
+    def _advance_high_watermark(self, now: float) -> role.Transition | None:
         """Advance the high watermark to the offset below which a majority has all records."""
         replica, before = self._replica, self.watermark
         durable_end = replica.log.durable_end
@@ -195,7 +185,7 @@ class Leader(RoleState):
             self.changes.committed()
         return self._resign_if_done()
 
-    def _resign_if_done(self) -> Transition | None:
+    def _resign_if_done(self) -> role.Transition | None:
         replica = self._replica
         is_removed = not replica.is_voter and replica.history.changed_at < replica.high_watermark
         is_done = self._resign_at is not None and replica.high_watermark >= replica.log.end
@@ -203,7 +193,7 @@ class Leader(RoleState):
 
     # --- requests
 
-    def serve(self, now: float, token: Hashable, request: Any, part: Any) -> Transition | None:
+    def serve(self, now: float, token: Hashable, request: Any, part: Any) -> role.Transition | None:
         match request:
             case quorum.FetchRequest():
                 return self._fetch(now, token, request, part)
@@ -218,14 +208,14 @@ class Leader(RoleState):
                 self.changes.request(now, token, request)
                 return self._advance_high_watermark(now)
 
-    def raise_kraft_version(self, now: float) -> Transition | None:
+    def raise_kraft_version(self, now: float) -> role.Transition | None:
         """Raise kraft.version from 0 to 1. Raises Refused."""
         self.changes.raise_kraft_version(now)
         return self._advance_high_watermark(now)
 
     def _fetch(
         self, now: float, token: Hashable, request: quorum.FetchRequest, part: quorum.FetchPartition
-    ) -> Transition | None:
+    ) -> role.Transition | None:
         """Record a fetch, and delay it if there is nothing new."""
         replica = self._replica
         node_id = max(request.replica_state.replica_id, request.replica_id)
@@ -294,7 +284,7 @@ class Leader(RoleState):
         self._respond(delayed.token, quorum.FetchResponse, answer)
 
     def _respond(self, token: Hashable, kind: type[Message], part: Message) -> None:
-        self._replica.respond(token, leader_response(kind, self._replica.leader_and_epoch, part))
+        self._replica.respond(token, role.leader_response(kind, self._replica.leader_and_epoch, part))
 
     def _snapshot_part(
         self, now: float, request: quorum.FetchSnapshotRequest, part: quorum.RequestPartitionSnapshot
@@ -327,20 +317,20 @@ class Leader(RoleState):
             request = quorum.BeginQuorumEpochRequest(
                 cluster_id=replica.options.cluster_id,
                 voter_id=voter.id,
-                topics=topics_of(part),
+                topics=role.topics_of(part),
                 leader_endpoints=replica.me.listeners,
             )
             self._begin_in_flight.add(voter.id)
             timeout_s = replica.options.fetch_timeout_s / 2
             replica.send(voter.id, replica.address_of(voter), request, timeout_s)
 
-    def replied(self, now: float, context: Any, response: Any) -> Transition | None:
+    def replied(self, now: float, context: Any, response: Any) -> role.Transition | None:
         """A voter answered BeginQuorumEpoch, or a new voter ApiVersions."""
         if not isinstance(context, int):
             self.changes.replied(now, context, response)
             return self._advance_high_watermark(now)
         self._begin_in_flight.discard(context)
-        return discovered_by_response(self._replica, response)[1]
+        return role.discovered_by_response(self._replica, response)[1]
 
     def describe(self, now: float) -> quorum.DescribeQuorumResponse:
         """Voters and observers with their log ends (KIP-836)."""
@@ -370,4 +360,4 @@ class Leader(RoleState):
             observers=tuple(state_of(*each) for each in observers),
         )
         nodes = tuple(quorum.QuorumNode(node_id=each.id, listeners=each.listeners) for each in replica.voters)
-        return quorum.DescribeQuorumResponse(topics=topics_of(part), nodes=nodes)
+        return quorum.DescribeQuorumResponse(topics=role.topics_of(part), nodes=nodes)

@@ -7,27 +7,17 @@ import math
 from typing import Any, ClassVar, Final
 
 from controller.kafka.messages import quorum
+from controller.quorum.raft import role
 from controller.quorum.raft.effects import LATE_TIMEOUTS, Role
 from controller.quorum.raft.follower import fetch_request
 from controller.quorum.raft.replica import Replica
-from controller.quorum.raft.role import (
-    RETRY_S,
-    RoleState,
-    ToCandidate,
-    ToLeader,
-    ToUnattached,
-    Transition,
-    discovered_by_response,
-    start_election,
-    topics_of,
-)
 from controller.quorum.raft.voters import Voter
 
 SEEK_TIMEOUT_S: Final = 1.0
 VOTE_TIMEOUT_S_MAX: Final = 1.0
 
 
-class Unattached(RoleState):
+class Unattached(role.RoleState):
     """Looks for the leader by Fetch, one node after the other, and starts an election after the election timeout."""
 
     kind = Role.UNATTACHED
@@ -56,18 +46,18 @@ class Unattached(RoleState):
     def wake(self) -> float:
         return min(self.election_at, self._seek_at)
 
-    def tick(self, now: float) -> Transition | None:
+    def tick(self, now: float) -> role.Transition | None:
         replica = self._replica
         if now >= self.election_at:
             if replica.is_electable and replica.is_durable:
-                return start_election(replica)
-            self.election_at = now + (RETRY_S if replica.is_electable else replica.options.election_timeout_s)
+                return role.start_election(replica)
+            self.election_at = now + (role.RETRY_S if replica.is_electable else replica.options.election_timeout_s)
         if now >= self._seek_at:
             self._seek(now)
         return None
 
-    def replied(self, now: float, context: Any, response: quorum.FetchResponse | None) -> Transition | None:
-        self._seek_at = now + RETRY_S
+    def replied(self, now: float, context: Any, response: quorum.FetchResponse | None) -> role.Transition | None:
+        self._seek_at = now + role.RETRY_S
         return super().replied(now, context, response)
 
     def _seek(self, now: float) -> None:
@@ -76,7 +66,7 @@ class Unattached(RoleState):
         known = {replica.address_of(replica.me), *nodes}
         nodes += [each for each in replica.options.bootstrap if each not in known]
         if not nodes or not replica.is_durable:
-            self._seek_at = now + RETRY_S if nodes else math.inf
+            self._seek_at = now + role.RETRY_S if nodes else math.inf
             return
         self._seek_at = math.inf
         address = nodes[self._sought % len(nodes)]
@@ -84,7 +74,7 @@ class Unattached(RoleState):
         replica.send(None, address, fetch_request(replica, max_wait_ms=0), SEEK_TIMEOUT_S)
 
 
-class _Election(RoleState):
+class _Election(role.RoleState):
     """Counts the votes of the voters that were in the voter set when the election began. A voter is a node with its
     directory id."""
 
@@ -98,7 +88,7 @@ class _Election(RoleState):
         self._until = now + replica.options.election_timeout_s * (1 + replica.chance())
         self._retry_at: dict[int, float] = {}
 
-    def enter(self, now: float) -> Transition | None:
+    def enter(self, now: float) -> role.Transition | None:
         if len(self._granted) >= self._voters.majority:
             return self.won(now)
         for voter in self._voters:
@@ -110,7 +100,7 @@ class _Election(RoleState):
     def wake(self) -> float:
         return min((self._until, *self._retry_at.values()))
 
-    def tick(self, now: float) -> Transition | None:
+    def tick(self, now: float) -> role.Transition | None:
         if now >= self._until:
             return self.lost(now)
         for voter_id in [each for each, at in self._retry_at.items() if now >= at]:
@@ -118,14 +108,14 @@ class _Election(RoleState):
             self._request(now, self._voters.by_id[voter_id])
         return None
 
-    def replied(self, now: float, context: int, response: quorum.VoteResponse | None) -> Transition | None:
+    def replied(self, now: float, context: int, response: quorum.VoteResponse | None) -> role.Transition | None:
         if response is None:
-            self._retry_at[context] = now + RETRY_S
+            self._retry_at[context] = now + role.RETRY_S
             return None
         # In a pre-vote, ignore a leader of the current epoch: a voter that has not timed out yet would send this
         # replica back to following that leader, repeatedly.
         above = self._replica.epoch if self.is_pre_vote else self._replica.epoch - 1
-        part, transition = discovered_by_response(self._replica, response, above)
+        part, transition = role.discovered_by_response(self._replica, response, above)
         if transition is not None:
             return transition
         is_granted = part is not None and not part.error_code and part.vote_granted
@@ -134,13 +124,13 @@ class _Election(RoleState):
             return self.won(now)
         return self.lost(now) if len(self._voters) - len(self._refused) < self._voters.majority else None
 
-    def won(self, now: float) -> Transition:
+    def won(self, now: float) -> role.Transition:
         """Called when a majority granted its vote; returns the next role."""
         raise NotImplementedError
 
-    def lost(self, now: float) -> Transition:
+    def lost(self, now: float) -> role.Transition:
         """Called when the time is over or a majority is impossible; returns the next role."""
-        return ToUnattached(self._replica.epoch)
+        return role.ToUnattached(self._replica.epoch)
 
     def _request(self, now: float, voter: Voter) -> None:
         replica = self._replica
@@ -153,7 +143,9 @@ class _Election(RoleState):
             last_offset=replica.log.end,
             pre_vote=self.is_pre_vote,
         )
-        request = quorum.VoteRequest(cluster_id=replica.options.cluster_id, voter_id=voter.id, topics=topics_of(part))
+        request = quorum.VoteRequest(
+            cluster_id=replica.options.cluster_id, voter_id=voter.id, topics=role.topics_of(part)
+        )
         timeout_s = min(self._until - now, VOTE_TIMEOUT_S_MAX)
         replica.send(voter.id, replica.address_of(voter), request, timeout_s)
 
@@ -165,11 +157,11 @@ class Prospective(_Election):
     may_vote = True
     is_pre_vote = True
 
-    def peer_changed(self, now: float) -> Transition | None:
-        return start_election(self._replica) if self._replica.peers_lack_pre_vote else None
+    def peer_changed(self, now: float) -> role.Transition | None:
+        return role.start_election(self._replica) if self._replica.peers_lack_pre_vote else None
 
-    def won(self, now: float) -> Transition:
-        return ToCandidate()
+    def won(self, now: float) -> role.Transition:
+        return role.ToCandidate()
 
 
 class Candidate(_Election):
@@ -183,16 +175,16 @@ class Candidate(_Election):
         super().__init__(replica, now)
         self._is_transfer = is_transfer
 
-    def won(self, now: float) -> Transition:
-        return ToLeader(frozenset(self._granted))
+    def won(self, now: float) -> role.Transition:
+        return role.ToLeader(frozenset(self._granted))
 
-    def lost(self, now: float) -> Transition:
+    def lost(self, now: float) -> role.Transition:
         if self._is_transfer:
             self._replica.transfer_ended(now, None)
         return super().lost(now)
 
 
-class Resigned(RoleState):
+class Resigned(role.RoleState):
     """The former leader of this epoch: sends EndQuorumEpoch, votes, and is unattached after the election timeout."""
 
     kind = Role.RESIGNED
@@ -219,11 +211,11 @@ class Resigned(RoleState):
         )
         request = quorum.EndQuorumEpochRequest(
             cluster_id=replica.options.cluster_id,
-            topics=topics_of(part),
+            topics=role.topics_of(part),
             leader_endpoints=replica.me.listeners,
         )
         for voter in self._successors:
             replica.send(None, replica.address_of(voter), request, replica.options.election_timeout_s)
 
-    def tick(self, now: float) -> Transition | None:
-        return ToUnattached(self._replica.epoch) if now >= self._until else None
+    def tick(self, now: float) -> role.Transition | None:
+        return role.ToUnattached(self._replica.epoch) if now >= self._until else None
