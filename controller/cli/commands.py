@@ -126,23 +126,18 @@ Parsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def add_command(commands: Parsers, name: str, run: str = "", more: str = "") -> argparse.ArgumentParser:
-    """Add a command. `run` is the function that runs it, as in `later`; `more` continues its description."""
-    return _added(commands, name, COMMANDS[name].summary, run, more)
+    return add_action(commands, name, COMMANDS[name].summary, run, more)
 
 
 def add_actions(command: argparse.ArgumentParser, metavar: str = "ACTION") -> Parsers:
     return command.add_subparsers(dest="action", required=True, metavar=metavar)
 
 
-def add_action(actions: Parsers, name: str, summary: str, run: str = "") -> argparse.ArgumentParser:
-    return _added(actions, name, summary, run, help=summary)
-
-
-def _added(
-    parsers: Parsers, name: str, summary: str, run: str, more: str = "", **listed: Any
-) -> argparse.ArgumentParser:
-    """A parser whose help page begins with its summary as a sentence."""
-    parser = parsers.add_parser(name, description=f"{summary[:1].upper()}{summary[1:]}. {more}".strip(), **listed)
+def add_action(actions: Parsers, name: str, summary: str, run: str = "", more: str = "") -> argparse.ArgumentParser:
+    """Add a command or an action of one. Its help page begins with its summary as a sentence, which `more` continues.
+    `run` is the function that runs it, as in `later`."""
+    description = f"{summary[:1].upper()}{summary[1:]}. {more}".strip()
+    parser = actions.add_parser(name, help=summary, description=description)
     if run:
         parser.set_defaults(func=later(run))
     return parser

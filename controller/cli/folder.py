@@ -140,6 +140,6 @@ def open_log(folder: Path) -> FrozenLog:
     return FrozenLog(folder)
 
 
-def _recorded_head(part: Query, offset: int) -> Head:
+def _recorded_head(part: Query, offset: int, _now_ms: int) -> Head:
     """The last signed tree head in the log that covers the offset; else an unsigned one over the whole log."""
     return signed_head_covering(part, offset) or head_of(part, part.as_of(part.end()).at_ms or 0)

@@ -220,7 +220,7 @@ def build_routes(
         "trials": asyncio.Lock(),
         "scans": topics.Scans(is_patient=not with_pages),
         "sign": sign,
-        "newest_head": newest_head or (lambda part, _: sign(head_of(part, reader.api.controller.now_ms()))),
+        "newest_head": newest_head or (lambda part, _, now_ms: sign(head_of(part, now_ms))),
     }
     if with_pages:
         parts["site"] = Site(parts)

@@ -283,8 +283,9 @@ async def quorum(reader: _Reader) -> cluster_views.QuorumView:
     return api.quorum()
 
 
-NewestHead = Callable[[Query, int], Head]
-"""Returns the tree head for the inclusion proof of an event, given the event's partition and offset."""
+NewestHead = Callable[[Query, int, int], Head]
+"""Returns the tree head for the inclusion proof of an event, given the event's partition and offset, and the time. It
+runs in a thread, which has no clock for stamps."""
 _Sign = NamedDependency[proving.Sign]
 
 
@@ -325,7 +326,12 @@ async def log_proof(
     else:
         reader.require(topic)
     which, first = EventFilter(topic, request_id), start if offset is None else offset
-    return await reader.answer(proving.prove, which, first, limit, partition, size, newest_head)
+    now_ms = reader.api.controller.now_ms()
+
+    def head_for(part: Query, at: int) -> Head:
+        return newest_head(part, at, now_ms)
+
+    return await reader.answer(proving.prove, which, first, limit, partition, size, head_for)
 
 
 @get("/log/leaves")

@@ -30,8 +30,8 @@ class Health(NamedTuple):
     """The status of a topic, its counts of under-replicated and offline partitions, and of placeholders (KIP-409)."""
 
     status: TopicStatus
-    under_replicated: int
-    offline: int
+    under_replicated_partitions: int
+    offline_partitions: int
     placeholders: int
 
 
@@ -232,15 +232,7 @@ def topic_view(row: TopicRow, live: Live, issues: tuple[IssueView, ...], as_of: 
 
 def _of_topic(row: TopicRow, live: Live) -> dict[str, Any]:
     """The fields of a topic's view that differ from its row's, or are derived."""
-    now = health(row, live)
-    return {
-        **_of_state(row),
-        "status": now.status,
-        "replication_factor": row.replication_factor,
-        "under_replicated_partitions": now.under_replicated,
-        "offline_partitions": now.offline,
-        "placeholders": now.placeholders,
-    }
+    return {**_of_state(row), **health(row, live)._asdict(), "replication_factor": row.replication_factor}
 
 
 def _of_state(topic: Topic) -> dict[str, Any]:

@@ -214,8 +214,8 @@ def test_rebuild_of_an_inapplicable_event_exits_with_2(run: Run, own_history: Lo
         (("rebuild", "LOG", "--local", "--master", "local"), "--master configures Spark, which --local does not use"),
         (("rebuild", "LOG", "--local", "--conf", "a=b"), "--conf configures Spark, which --local does not use"),
         (("report", "LOG", "--local"), "unknown flag --local"),
-        (("dream", "LOG"), "argument WHAT: unknown value 'dream'"),
-        ((), "the following arguments are required: WHAT"),
+        (("dream", "LOG"), "argument ACTION: unknown value 'dream'"),
+        ((), "the following arguments are required: ACTION"),
     ],
     ids=lambda given: " ".join(given) if isinstance(given, tuple) else "",
 )

@@ -41,8 +41,7 @@ from offset_runs
 union all by name
 select log_partition, "offset", at_ms, topic, type, cause_command, broker_id, broker_epoch, cordoned, settings
 from log.events
-where type in ('BrokerRegistered', 'BrokerFenced', 'BrokerLeaving', 'BrokerUnfenced', 'BrokerUnregistered',
-               'LogDirsChanged', 'SettingsChanged')
+where of_a_broker(type) or type = 'SettingsChanged'
 """
 _CLUSTER = arrow_schema(
     ("log_partition", "offset", "at_ms", "topic", "type", "cause_command", "broker_id", "broker_epoch", "cordoned",

@@ -64,7 +64,7 @@ select log_partition, shard, "offset", topic, generate_subscripts(partitions, 1)
        unnest(partitions, recursive := true)
 from checked.carried semi join (from log_ends where settled) using (log_partition)
 anti join log.events using (log_partition, shard)
-where type in ('TopicCreated', 'TopicDiscovered')
+where begins_topic(type)
 """
 _CONTINUED = """
 insert into log.events by name

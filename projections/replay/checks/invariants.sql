@@ -96,29 +96,27 @@ where ((new and not external) or changed)
 
 -- replicas-live: replicas are placed on live brokers not cordoned, and assigned by hand to registered ones
 -- The live brokers that TopicCreated and PartitionsAdded record for the placement are those of that time.
-select *, created_at as "offset",
-  'placed on ' || listed(list_filter(others(flatten(placed), usable), lambda id: id >= 0)) as seen,
+select *, created_at as "offset", 'placed on ' || listed(placed_outside(flatten(placed), usable)) as seen,
   'live brokers that are not cordoned: ' || listed(usable) as expected
 from requests
-where assigned is null and len(list_filter(others(flatten(placed), usable), lambda id: id >= 0)) > 0;
+where assigned is null and len(placed_outside(flatten(placed), usable)) > 0;
 
 select *, created_at as "offset",
-  'assigned by hand to ' || listed(list_filter(others(flatten(placed), registered), lambda id: id >= 0)) as seen,
+  'assigned by hand to ' || listed(placed_outside(flatten(placed), registered)) as seen,
   'registered brokers: ' || listed(registered) as expected
 from requests
-where assigned is not null and len(list_filter(others(flatten(placed), registered), lambda id: id >= 0)) > 0;
+where assigned is not null and len(placed_outside(flatten(placed), registered)) > 0;
 
-select *, 'placed on ' || listed(list_filter(others(placed_on, usable), lambda id: id >= 0)) as seen,
+select *, 'placed on ' || listed(placed_outside(placed_on, usable)) as seen,
   'live brokers that are not cordoned: ' || listed(usable) as expected
 from topic_events
-where type = 'PartitionsAdded' and assignments is null
-  and len(list_filter(others(placed_on, usable), lambda id: id >= 0)) > 0;
+where type = 'PartitionsAdded' and assignments is null and len(placed_outside(placed_on, usable)) > 0;
 
-select *, 'assigned by hand to ' || listed(list_filter(others(placed_on, registered), lambda id: id >= 0)) as seen,
+select *, 'assigned by hand to ' || listed(placed_outside(placed_on, registered)) as seen,
   'registered brokers: ' || listed(registered) as expected
 from topic_events
 where type = 'PartitionsAdded' and not external and assignments is not null
-  and len(list_filter(others(placed_on, registered), lambda id: id >= 0)) > 0;
+  and len(placed_outside(placed_on, registered)) > 0;
 
 select *, 'placement saw ' || listed(brokers) as seen, 'live brokers: ' || listed(live) as expected
 from topic_events

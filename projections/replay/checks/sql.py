@@ -24,7 +24,6 @@ from projections.text.wording import many
 
 FILES = (".parquet", ".csv", ".json")
 """The kinds of files that --to may name."""
-_TO_THE_END = Options()
 
 
 def check_sql(ref: Ref, options: Options) -> None:
@@ -40,7 +39,7 @@ check_shell = check_export
 
 
 @contextmanager
-def opened(ref: Ref, options: Options = _TO_THE_END) -> Iterator[duckdb.DuckDBPyConnection]:
+def opened(ref: Ref, options: Options) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database with the events and the views of a log up to a point in time. Raises ReplayError."""
     source = events_from(InProcess(), ref, ends_of(ref, options.at), options)(tuple(COLUMNS))
     with history_of(source.rows(), source.schema) as history:

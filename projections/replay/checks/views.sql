@@ -25,6 +25,16 @@ create or replace macro has_twice(ids) as
 -- All replicas of a list of partitions.
 create or replace macro replicas_of(partitions) as flatten(list_transform(partitions, lambda one: one.replicas));
 
+-- The members of a list without placeholders (below 0) that another list does not have.
+create or replace macro placed_outside(ids, brokers) as list_filter(others(ids, brokers), lambda id: id >= 0);
+
+-- True if a type of event is of a broker, begins a topic, or ends a topic under a shard key.
+create or replace macro of_a_broker(type) as
+  type in ('BrokerRegistered', 'BrokerFenced', 'BrokerLeaving', 'BrokerUnfenced', 'BrokerUnregistered',
+           'LogDirsChanged');
+create or replace macro begins_topic(type) as type in ('TopicCreated', 'TopicDiscovered');
+create or replace macro ends_topic(type) as type in ('TopicDeleted', 'TopicVanished', 'CreationRefused');
+
 -- ---- the cluster
 
 -- broker_spans: a row is a range of offsets, after `since` up to `until`, in which the status of one broker does not
@@ -44,8 +54,7 @@ from (
                                   when type in ('BrokerRegistered', 'BrokerUnregistered') then false end ignore nulls)
                     over up_to, false) as cordoned
   from events
-  where type in ('BrokerRegistered', 'BrokerFenced', 'BrokerLeaving', 'BrokerUnfenced', 'BrokerUnregistered',
-                 'LogDirsChanged')
+  where of_a_broker(type)
   window one_broker as (partition by log_partition, broker_id order by "offset"),
          up_to as (partition by log_partition, broker_id order by "offset"
                    rows between unbounded preceding and current row))
@@ -58,8 +67,7 @@ with changes as (
          last_value(settings ignore nulls) over (partition by log_partition order by "offset"
                                                  rows between unbounded preceding and current row) as settings
   from events
-  where type in ('BrokerRegistered', 'BrokerFenced', 'BrokerLeaving', 'BrokerUnfenced', 'BrokerUnregistered',
-                 'LogDirsChanged', 'SettingsChanged')
+  where of_a_broker(type) or type = 'SettingsChanged'
   window one_log as (partition by log_partition order by "offset")),
 brokers as (select distinct log_partition, broker_id from broker_spans),
 status as (
@@ -177,29 +185,26 @@ from (
     brokers,
          num_partitions, deadline_ms,
          replicas_of(partitions) as placed_on, len(partitions[1].replicas) as factor,
-         coalesce(last_value(case when type in ('TopicCreated', 'TopicDiscovered') then topic
-                                  when type in ('TopicDeleted', 'TopicVanished', 'CreationRefused') then '' end
-                             ignore nulls) over earlier, '') as existing_topic,
-         coalesce(last_value(case when type in ('TopicCreated', 'TopicDiscovered', 'TopicDeleted', 'TopicVanished',
-                                                'CreationRefused') then "offset" end ignore nulls) over earlier, -1)
-           as life_since,
-         nullif(last_value(case when type = 'TopicCreated' then "offset"
-                                when type in ('TopicDeleted', 'TopicVanished', 'CreationRefused') then -1 end
-                           ignore nulls) over earlier, -1) as created_at,
+         coalesce(last_value(case when begins_topic(type) then topic when ends_topic(type) then '' end ignore nulls)
+                    over earlier, '') as existing_topic,
+         coalesce(last_value(case when begins_topic(type) or ends_topic(type) then "offset" end ignore nulls)
+                    over earlier, -1) as life_since,
+         nullif(last_value(case when type = 'TopicCreated' then "offset" when ends_topic(type) then -1 end ignore nulls)
+                  over earlier, -1) as created_at,
          last_value(case when type = 'TopicReady' then "offset" end ignore nulls) over earlier as ready_before,
-         last_value(case when type in ('TopicCreated', 'TopicDiscovered', 'PartitionsAdded')
-                         then coalesce("first", 0) + len(partitions) end ignore nulls)
-                           over earlier as partitions_before,
-         last_value(case when type in ('TopicCreated', 'TopicDiscovered') then len(partitions[1].replicas)
+         last_value(case when begins_topic(type) or type = 'PartitionsAdded'
+                         then coalesce("first", 0) + len(partitions) end ignore nulls) over earlier
+           as partitions_before,
+         last_value(case when begins_topic(type) then len(partitions[1].replicas)
                          when type = 'PartitionChanged' then len(replicas) end ignore nulls) over earlier
            as factor_before,
          coalesce(try_cast(configs['min.insync.replicas'] as int), -1) as own_min_isr,
-         last_value(case when type in ('TopicCreated', 'TopicDiscovered', 'TopicConfigsChanged')
+         last_value(case when begins_topic(type) or type = 'TopicConfigsChanged'
                          then coalesce(try_cast(configs['min.insync.replicas'] as int), -1) end ignore nulls)
            over earlier as own_min_isr_before
   from log.shard_events
-  where type in ('TopicCreated', 'TopicDiscovered', 'TopicDeleted', 'TopicVanished', 'CreationRefused', 'TopicReady',
-                 'PartitionsAdded', 'TopicConfigsChanged', 'MetadataPropagated')
+  where begins_topic(type) or ends_topic(type)
+     or type in ('TopicReady', 'PartitionsAdded', 'TopicConfigsChanged', 'MetadataPropagated')
      or (type = 'PartitionChanged' and "partition" = 0 and len(replicas) <> len(before.replicas))
   window earlier as (partition by log_partition, shard order by "offset"
                      rows between unbounded preceding and 1 preceding)) t
@@ -211,10 +216,10 @@ left join cluster_blocks c on c.log_partition = t.log_partition and c.block = t.
 create view topic_lives as
 select log_partition, shard, "offset" as since,
        lead("offset", 1, forever()) over (partition by log_partition, shard order by "offset") as until,
-       case when type in ('TopicCreated', 'TopicDiscovered') then topic else '' end as topic,
+       if(begins_topic(type), topic, '') as topic,
        case when type = 'TopicCreated' then "offset" when type = 'TopicDiscovered' then created_at end as created_at
 from topic_events
-where type in ('TopicCreated', 'TopicDiscovered', 'TopicDeleted', 'TopicVanished', 'CreationRefused');
+where begins_topic(type) or ends_topic(type);
 
 -- ready_topics: a row is a TopicReady of a topic that this controller created, with the brokers that had applied its
 -- metadata.
@@ -290,7 +295,7 @@ select log_partition, shard, topic, "offset", type, external, reconciled, true a
        null as before,
        (coalesce("first", 0) + generate_subscripts(partitions, 1) - 1)::int as "partition",
        unnest(partitions, recursive := true)
-from log.shard_events where type in ('TopicCreated', 'TopicDiscovered', 'PartitionsAdded')
+from log.shard_events where begins_topic(type) or type = 'PartitionsAdded'
 union all by name
 select log_partition, shard, topic, "offset", type, external, reconciled, false as new, elr is not null as kraft,
        before, "partition", replicas, isr, leader, leader_epoch, partition_epoch
@@ -303,7 +308,7 @@ select e.log_partition, e."offset", life.since as life_since, life.until as life
 from topic_events e
 join topic_lives life on life.log_partition = e.log_partition and life.shard = e.shard and life.topic = e.topic
   and life.since = if(e.type = 'PartitionsAdded', e.life_since, e."offset") and life.until > life.since
-where e.topic <> '' and e.type in ('TopicCreated', 'TopicDiscovered', 'PartitionsAdded');
+where e.topic <> '' and (begins_topic(e.type) or e.type = 'PartitionsAdded');
 
 -- partition_steps: a row is a partition after an event that creates or changes it, with its state before (null if an
 -- event changes a partition that was never created), and the brokers of that time. `changed` is true if an event changes
@@ -407,7 +412,7 @@ with topics as (
          bool_or(type = 'TopicReady') as is_ready
   from topic_lives l
   join log.shard_events e on e.log_partition = l.log_partition and e.shard = l.shard and e."offset" >= since
-    and type in ('TopicCreated', 'TopicDiscovered', 'TopicConfigsChanged', 'TopicReady')
+    and (begins_topic(type) or type in ('TopicConfigsChanged', 'TopicReady'))
   where until = forever() and l.topic <> ''
   group by all),
 partitions as (
@@ -425,12 +430,11 @@ from log.events e
 left join topics using (log_partition, shard)
 left join partitions using (log_partition, shard)
 left join waiting using (log_partition, topic, request_id)
-where is_waiting or (type in ('TopicCreated', 'TopicDiscovered') and "offset" in (since, begun_at))
+where is_waiting or (begins_topic(type) and "offset" in (since, begun_at))
   or (type in ('TopicReady', if(is_ready, '', 'MetadataPropagated')) and "offset" > begun_at)
 union all by name (
   select * from log.events
-  where type in ('SettingsChanged', 'AclsCreated', 'AclsDeleted', 'QuotasChanged', 'ScramCredentialSet',
-                 'ScramCredentialRemoved', 'LoginSecretDrawn', 'ProducerIdsAllocated', 'BrokerRegistered',
-                 'BrokerFenced', 'BrokerLeaving', 'BrokerUnfenced', 'BrokerUnregistered', 'LogDirsChanged')
+  where (of_a_broker(type) or type in ('SettingsChanged', 'AclsCreated', 'AclsDeleted', 'QuotasChanged',
+         'ScramCredentialSet', 'ScramCredentialRemoved', 'LoginSecretDrawn', 'ProducerIdsAllocated'))
     and (broker_id is null or (log_partition, "offset") in (
       select (log_partition, max("offset")) from log.events group by log_partition, broker_id, type, cordoned)));

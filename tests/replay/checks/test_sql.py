@@ -66,7 +66,7 @@ def view_of_request(records: list[Recorded], request_id: str) -> RequestView:
 
 def test_every_view_can_be_queried_and_is_exported_as_parquet(log: LogRef, tmp_path: Path) -> None:
     run_views(InProcess(), log, Options(to=str(tmp_path / "views")))
-    with opened(log) as history:
+    with opened(log, Options()) as history:
         for view in views():
             if view.name not in (None, "causes", "carried_events"):
                 ((count,),) = history.execute(f"select count(*) from {view.name}").fetchall()
