@@ -21,17 +21,7 @@ from msgspec.structs import replace
 
 from controller.store.request_index import requests_between
 from controller.store.tree import range_root
-from events.logs.archive.manifest import (
-    SEGMENT,
-    ArchiveDamaged,
-    ArchiveOfAnotherLog,
-    Manifest,
-    ManifestWriter,
-    Segment,
-    archive_status,
-    find_manifest,
-    history_of,
-)
+from events.logs.archive import manifest as manifests
 from events.logs.archive.segment import pack_segment
 from events.logs.archive.store import ArchiveStore
 from events.logs.log import EventLog, LogCorrupted
@@ -46,9 +36,9 @@ class Archiver:
         self,
         log: EventLog,
         store: ArchiveStore,
-        writer: ManifestWriter | None,
-        known: Callable[[], list[Segment]] = list,
-        segment_events: int = SEGMENT,
+        writer: manifests.ManifestWriter | None,
+        known: Callable[[], list[manifests.Segment]] = list,
+        segment_events: int = manifests.SEGMENT,
         pause: Callable[[], None] = lambda: None,
     ) -> None:
         """`known` returns the segments that the log records; `segment_events` is a power of two; `pause` is called
@@ -56,7 +46,7 @@ class Archiver:
         self._log, self._store, self._writer, self._known = log, store, writer, known
         self._segment_events, self._pause = segment_events, pause
         self._is_begun = False
-        self._found: Iterator[Segment] = iter(())
+        self._found: Iterator[manifests.Segment] = iter(())
         self.next_offset = 0
         self.is_new_archive = False
         """True if the log has archived before, to another place or to one that was emptied. The log must forget those
@@ -66,7 +56,7 @@ class Archiver:
         """Read the archive again before the next step, because it no longer matches what the log recorded."""
         self._is_begun = False
 
-    def step(self, end: int | None = None) -> Segment | None:
+    def step(self, end: int | None = None) -> manifests.Segment | None:
         """Archive the next segment, or adopt an existing one; None if no segment is complete. `end` allows a shorter
         last segment.
 
@@ -84,19 +74,19 @@ class Archiver:
             return self._adopted(found)
         return None if self._writer is None else self._packed(self._writer, end)
 
-    def _adopted(self, segment: Segment) -> Segment | None:
+    def _adopted(self, segment: manifests.Segment) -> manifests.Segment | None:
         is_here = segment.end <= self._log.durable_offset
         if not is_here and self._writer is None:
             return None
         if not is_here or range_root(self._log, segment.start, segment.end).hex() != segment.tree:
-            raise ArchiveOfAnotherLog(
+            raise manifests.ArchiveOfAnotherLog(
                 f"{self._store.url} holds other events from offset {segment.start} on than this log: it is the archive "
                 "of another copy of it; give this one a place of its own"
             )
         self.next_offset = segment.end
         return segment
 
-    def _packed(self, writer: ManifestWriter, end: int | None) -> Segment | None:
+    def _packed(self, writer: manifests.ManifestWriter, end: int | None) -> manifests.Segment | None:
         start = self.next_offset
         stop = (start // self._segment_events + 1) * self._segment_events
         if end is not None:
@@ -118,18 +108,18 @@ class Archiver:
 
     def _begin(self) -> None:
         """Read which log the archive belongs to and where it ends, and register as its writer."""
-        log, store, history = self._log, self._store, history_of(self._log)
-        manifest = find_manifest(store)
+        log, store, history = self._log, self._store, manifests.history_of(self._log)
+        manifest = manifests.find_manifest(store)
         if manifest is not None:
             _check_about(store, manifest, log.cluster_id, history)
         known = self._known()
         if manifest is None and known and log.start_offset:
-            raise ArchiveOfAnotherLog(
-                f"{store.url} is empty, and the log's events below {log.start_offset} are in {archive_status(log).url} "
-                "alone: copy all that is there first, or name that place again"
+            raise manifests.ArchiveOfAnotherLog(
+                f"{store.url} is empty, and the log's events below {log.start_offset} are in "
+                f"{manifests.archive_status(log).url} alone: copy all that is there first, or name that place again"
             )
         # The record of another archive may be lost in a power cut after this one has its first segments.
-        is_another = manifest is None or archive_status(log).url != store.url
+        is_another = manifest is None or manifests.archive_status(log).url != store.url
         self.is_new_archive = bool(known) and is_another and not log.start_offset
         if self.is_new_archive:
             known = []
@@ -142,37 +132,37 @@ class Archiver:
         self._is_begun = True
 
 
-def _with_segment(store: ArchiveStore, segment: Segment, manifest: Manifest) -> Manifest:
+def _with_segment(store: ArchiveStore, segment: manifests.Segment, manifest: manifests.Manifest) -> manifests.Manifest:
     if manifest.end != segment.start:
-        raise ArchiveDamaged(
+        raise manifests.ArchiveDamaged(
             f"{store.url}: the manifest ends at offset {manifest.end}, but the next segment starts at {segment.start}: "
             "it was changed; restore it from a copy of the archive"
         )
     return replace(manifest, segments=(*manifest.segments, segment))
 
 
-def _check_known(store: ArchiveStore, there: tuple[Segment, ...], known: list[Segment]) -> None:
+def _check_known(store: ArchiveStore, there: tuple[manifests.Segment, ...], known: list[manifests.Segment]) -> None:
     """Raise ArchiveDamaged if an archive lacks segments that the log records."""
     for one, found in zip(known, (*there, *[None] * (len(known) - len(there))), strict=True):
         if found is None:
-            raise ArchiveDamaged(
+            raise manifests.ArchiveDamaged(
                 f"{store.url} lacks the segment from offset {one.start} on, which was archived: restore it from a copy "
                 "of the archive"
             )
         if found != one:
-            raise ArchiveDamaged(
+            raise manifests.ArchiveDamaged(
                 f"{store.url}: the manifest of the segment from offset {one.start} on was changed: restore it from a "
                 "copy of the archive"
             )
 
 
-def _check_about(store: ArchiveStore, found: Manifest, cluster_id: str, history: str) -> None:
+def _check_about(store: ArchiveStore, found: manifests.Manifest, cluster_id: str, history: str) -> None:
     if found.cluster_id != cluster_id:
-        raise ArchiveOfAnotherLog(
+        raise manifests.ArchiveOfAnotherLog(
             f"{store.url} is the archive of cluster {found.cluster_id}, not of {cluster_id}: name another place"
         )
     if found.history != history:
-        raise ArchiveOfAnotherLog(
+        raise manifests.ArchiveOfAnotherLog(
             f"{store.url} is the archive of another history of cluster {cluster_id}: {found.history}; this log's is "
             f"{history}. A recovered or recreated log begins a new history: set another log.archive.url"
         )

@@ -39,16 +39,7 @@ from controller.settings.load import ServeSettings, SettingsError
 from controller.store import request_index
 from events.catalog import HeadSigned
 from events.codec import EventDecodeError
-from events.logs.archive.manifest import (
-    ManifestWriter,
-    Segment,
-    Writer,
-    archive_status,
-    segment_changes,
-    segment_removals,
-    segments_of,
-    status_changes,
-)
+from events.logs.archive import manifest as manifests
 from events.logs.archive.store import ArchiveStore, BadArchiveUrl, is_inside, open_store, within
 from events.logs.log import Commit, LogError, grouped
 from events.logs.rocksdb_log import RocksDbLog
@@ -82,7 +73,7 @@ class Archiving:
         settings: ServeSettings,
         clock_ms: Callable[[], int],
         store: ArchiveStore,
-        writer: ManifestWriter | None = None,
+        writer: manifests.ManifestWriter | None = None,
         retained_events: int = 0,
     ) -> None:
         """Without a `writer` another process archives the same log: its segments are adopted, and nothing is written to
@@ -97,14 +88,14 @@ class Archiving:
             log,
             store,
             writer,
-            known=lambda: list(segments_of(log)),
+            known=lambda: list(manifests.segments_of(log)),
             segment_events=segment_events,
             pause=self._pause,
         )
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="archive")
         self._stopping = threading.Event()
         self._lines = structlog.get_logger("topicwright")
-        self._segments = list(segments_of(log)) if archive_status(log).url else []
+        self._segments = list(manifests.segments_of(log)) if manifests.archive_status(log).url else []
         self.error: str | None = None
         """The error that pauses archiving; None if there is none."""
 
@@ -150,21 +141,21 @@ class Archiving:
     def _check_recorded(self) -> None:
         """The last recorded segment may be lost together with other unsynced writes when the disk failed."""
         last = self._segments[-1] if self._segments else None
-        if last is not None and next(segments_of(self._log, last.start), None) != last:
-            self._segments = list(segments_of(self._log))
+        if last is not None and next(manifests.segments_of(self._log, last.start), None) != last:
+            self._segments = list(manifests.segments_of(self._log))
             self._archiver.read_again()
 
-    def _record(self, segment: Segment | None) -> None:
+    def _record(self, segment: manifests.Segment | None) -> None:
         """Record a segment and its archive in the log."""
         state: dict[bytes, bytes | None] = {}
-        before = archive_status(self._log)
+        before = manifests.archive_status(self._log)
         if self._archiver.is_new_archive:
-            state |= segment_removals(self._log)
+            state |= manifests.segment_removals(self._log)
             self._segments, self._archiver.is_new_archive = [], False
         if before.url != self._store.url:
-            state |= status_changes(replace(before, url=self._store.url))
+            state |= manifests.status_changes(replace(before, url=self._store.url))
         if segment is not None:
-            state |= segment_changes(segment)
+            state |= manifests.segment_changes(segment)
         if state:
             self._log.write(Commit(own=state))
         if segment is not None:
@@ -210,7 +201,7 @@ def archiving(log: RocksDbLog, settings: ServeSettings, boot: str, signer: HeadS
             f"setting log.archive.url is invalid: {store.url} is in the data folder; name a place outside it"
         )
     where = f"process {os.getpid()} of {socket.gethostname()}"
-    writer = ManifestWriter(store, Writer(boot=boot, where=where, since_ms=wall_ms()), signer)
+    writer = manifests.ManifestWriter(store, manifests.Writer(boot=boot, where=where, since_ms=wall_ms()), signer)
     return Archiving(log, settings, wall_ms, store, writer)
 
 
@@ -264,7 +255,7 @@ EVENTS_PER_SLICE = 1000
 
 
 def first_kept(
-    segments: Sequence[Segment], start: int, snapshot: int, now_ms: int, kept_ms: int, kept_bytes: int
+    segments: Sequence[manifests.Segment], start: int, snapshot: int, now_ms: int, kept_ms: int, kept_bytes: int
 ) -> int:
     """The offset below which a log that begins at `start` may drop events: those older than `kept_ms`, and the oldest
     beyond `kept_bytes`; -1 sets no limit. `snapshot` is the offset of the newest snapshot."""
@@ -278,7 +269,7 @@ def first_kept(
     return here[-1].end if here else start
 
 
-def drop(log: RocksDbLog, segments: Sequence[Segment], now_ms: int, kept_ms: int, kept_bytes: int) -> bool:
+def drop(log: RocksDbLog, segments: Sequence[manifests.Segment], now_ms: int, kept_ms: int, kept_bytes: int) -> bool:
     """Drop archived events past retention, on the writing thread; True if any event was. Raises LogError, OSError."""
     start, end = log.start_offset, log.durable_offset - 1
     if first_kept(segments, start, end, now_ms, kept_ms, kept_bytes) == start:  # regardless of snapshots
@@ -292,13 +283,13 @@ def drop(log: RocksDbLog, segments: Sequence[Segment], now_ms: int, kept_ms: int
     return True
 
 
-def next_to_clean_up(log: RocksDbLog, segments: Iterable[Segment]) -> Segment | None:
+def next_to_clean_up(log: RocksDbLog, segments: Iterable[manifests.Segment]) -> manifests.Segment | None:
     """The next segment whose events were dropped, and not yet its index entries. Raises LogError."""
-    cleaned = archive_status(log).cleaned
+    cleaned = manifests.archive_status(log).cleaned
     return next((one for one in segments if cleaned <= one.start and one.end <= log.start_offset), None)
 
 
-def clean_up(log: RocksDbLog, segment: Segment, index: SegmentIndex) -> Iterator[Callable[[], object]]:
+def clean_up(log: RocksDbLog, segment: manifests.Segment, index: SegmentIndex) -> Iterator[Callable[[], object]]:
     """Steps for the writing thread that remove a dropped segment from the log's indexes, each about `EVENTS_PER_SLICE`
     events. `index` is the index of the segment. The steps raise LogError."""
     for some in grouped(_pieces(index), EVENTS_PER_SLICE, lambda run: len(run[1])):
@@ -306,7 +297,9 @@ def clean_up(log: RocksDbLog, segment: Segment, index: SegmentIndex) -> Iterator
     requests = index.scan(request_index.REQUEST)
     while archived := list(islice(requests, EVENTS_PER_SLICE // 4)):
         yield partial(_forget_requests, log, archived)
-    yield lambda: log.write(Commit(own=status_changes(replace(archive_status(log), cleaned=segment.end))))
+    yield lambda: log.write(
+        Commit(own=manifests.status_changes(replace(manifests.archive_status(log), cleaned=segment.end)))
+    )
 
 
 def _forget_requests(log: RocksDbLog, archived: Iterable[tuple[bytes, bytes]]) -> None:

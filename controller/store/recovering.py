@@ -25,16 +25,7 @@ from controller.store.snapshotting import SNAPSHOT_KINDS, StateRebuild
 from controller.store.store import TopicStore
 from controller.store.tree import BLOCK, HEAD, STORED_LEVEL, LogTree, range_root, root_over, stored_head
 from events.catalog import Cause, Recorded
-from events.logs.archive.manifest import (
-    ArchiveDamaged,
-    ArchiveStatus,
-    Base,
-    Segment,
-    read_manifest,
-    read_stored,
-    segments_of,
-    status_changes,
-)
+from events.logs.archive import manifest as manifests
 from events.logs.archive.segment import SegmentFile
 from events.logs.archive.store import ArchiveError, ArchiveStore
 from events.logs.log import EventLog, LogCorrupted
@@ -50,7 +41,7 @@ PointInTime = int | datetime
 def recover(
     log: EventLog,
     place: ArchiveStore,
-    segments: Sequence[Segment],
+    segments: Sequence[manifests.Segment],
     at: PointInTime | None,
     history: str,
     progress: Callable[[int], object] = lambda _: None,
@@ -60,7 +51,7 @@ def recover(
 
     Raises ArchiveError, LogError, CannotApply.
     """
-    recorder, more = Recorder(log, TopicStore(log)), status_changes(ArchiveStatus(history=history))
+    recorder, more = Recorder(log, TopicStore(log)), manifests.status_changes(manifests.ArchiveStatus(history=history))
     last: Recorded | None = None
     count = 0
     for record, value in _until(archived(place, segments), at):
@@ -81,16 +72,16 @@ def recover(
     return last
 
 
-def segment_files(place: ArchiveStore, segments: Sequence[Segment]) -> Iterator[SegmentFile]:
+def segment_files(place: ArchiveStore, segments: Sequence[manifests.Segment]) -> Iterator[SegmentFile]:
     """The files of segments, verified by the manifest. Raises ArchiveError."""
     for segment in segments:
-        file = SegmentFile(segment, read_stored(place, segment.name, segment.events))
+        file = SegmentFile(segment, manifests.read_stored(place, segment.name, segment.events))
         if root_over(file.each_value()).hex() != segment.tree:
-            raise ArchiveDamaged(f"{place.url}: {segment.name} does not hold the events of its manifest")
+            raise manifests.ArchiveDamaged(f"{place.url}: {segment.name} does not hold the events of its manifest")
         yield file
 
 
-def archived(place: ArchiveStore, segments: Sequence[Segment]) -> Iterator[tuple[Recorded, bytes]]:
+def archived(place: ArchiveStore, segments: Sequence[manifests.Segment]) -> Iterator[tuple[Recorded, bytes]]:
     """The events of segments, verified by the manifest. Raises ArchiveError."""
     return (record for file in segment_files(place, segments) for record in file.records())
 
@@ -111,17 +102,17 @@ def _commit(recorder: Recorder, more: dict[bytes, bytes]) -> None:
     recorder.store.became_durable(recorder.state)
 
 
-def check_tree(log: EventLog, base: Base, place: ArchiveStore) -> None:
+def check_tree(log: EventLog, base: manifests.Base, place: ArchiveStore) -> None:
     """Raise ArchiveDamaged unless the Merkle tree of a base's log matches its events and the archive's manifest.
     Raises ArchiveError."""
-    segments = read_manifest(place).segments
+    segments = manifests.read_manifest(place).segments
     try:
         if log.next_offset != base.offset or log.start_offset != base.start:
             raise LogCorrupted(f"it holds the events from {log.start_offset} to {log.next_offset - 1}")
         _check_own(log)
         _check_segments(log, segments)
     except (LogCorrupted, msgspec.DecodeError) as error:
-        raise ArchiveDamaged(
+        raise manifests.ArchiveDamaged(
             f"{place.url}: {base} is damaged: {error}; restore it from a copy of the archive"
         ) from None
 
@@ -149,8 +140,8 @@ def _level(log: EventLog, level: int, size: int) -> list[bytes]:
     return found
 
 
-def _check_segments(log: EventLog, archived: Iterable[Segment]) -> None:
-    known = {one.start: one for one in segments_of(log)}
+def _check_segments(log: EventLog, archived: Iterable[manifests.Segment]) -> None:
+    known = {one.start: one for one in manifests.segments_of(log)}
     for one in archived:
         if known.get(one.start, one) != one:
             raise LogCorrupted(f"its record of the segment at {one.start} differs from the archive's manifest")
