@@ -139,15 +139,17 @@ class Stamps:
         self._clock_ms, self._last_ms = clock_ms, last_ms
         self._base_ms = last_ms()
         """The newest stamp from the wall clock, the log or a caller; `_base_s` is its time by the loop's clock."""
-        self._base_s: float | None = None
+        self._base_s = 0.0
+        self._clock_s: Callable[[], float] | None = None
         self._requests = 0
 
     def now_ms(self, at_least_ms: int = 0) -> int:
         """The time in ms since the epoch. It never goes back, is not earlier than the log's newest event, and is at
         least `at_least_ms`: the deadline of a timer that fired although the wall clock has not reached it."""
-        now_s = asyncio.get_running_loop().time()
-        if self._base_s is None:
-            self._base_s = now_s
+        if self._clock_s is None:
+            self._clock_s = asyncio.get_running_loop().time
+            self._base_s = self._clock_s()
+        now_s = self._clock_s()
         due_ms = max(self._clock_ms(), self._last_ms(), at_least_ms)
         slowly_ms = self._base_ms + int((now_s - self._base_s) * 1000 * PACE)
         if due_ms < slowly_ms:

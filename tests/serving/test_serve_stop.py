@@ -93,7 +93,7 @@ async def test_a_voter_that_leads_during_its_start_transfers_leadership_at_stop(
     member = Mock(leads=leads, hand_over=AsyncMock(), stop=AsyncMock())
     service = object.__new__(Service)
     service._started = service._is_open = False
-    service._member, service._clients = member, AsyncMock()
+    service._member, service._clients, service._cluster = member, AsyncMock(), None
     await service.stop()
     assert [name for name, *_ in member.mock_calls] == done
 
