@@ -44,7 +44,7 @@ def apply(state: State, record: Recorded) -> ShardKey:
 
 
 def apply_all(
-    state: State, records: Sequence[Recorded], on_change: Callable[[Event, Cluster, Any, Any], None] = lambda *_: None
+    state: State, records: Sequence[Recorded], on_change: Callable[[Event, Cluster, Any, Any], None] | None = None
 ) -> list[ShardKey]:
     """Applies the events of a command to `state`; if one raises CannotApply, or `on_change` raises, nothing is changed.
 
@@ -61,7 +61,8 @@ def apply_all(
         if on_topic is None:
             earlier, cluster = cluster, apply_cluster(cluster, record)
             keys.append(CLUSTER_SHARD)
-            on_change(event, cluster, earlier, cluster)
+            if on_change is not None:
+                on_change(event, cluster, earlier, cluster)
             continue
         key = shard_key(event.topic)  # type: ignore[union-attr]
         keys.append(key)
@@ -70,7 +71,8 @@ def apply_all(
                 before[key] = after[key] = topics.get(key)
             topic = after[key]
             after[key] = on_topic(topic, event, record)
-            on_change(event, cluster, topic, after[key])
+            if on_change is not None:
+                on_change(event, cluster, topic, after[key])
     state.cluster = cluster
     for key, topic in after.items():
         if topic is not before[key]:

@@ -65,6 +65,9 @@ class TopicStore:
         """The durable and the newest version of each topic that the machine has read or written since the commit."""
         self._counts: dict[str, Counts] = {}
         """The newest counts of some groups of topics, durable or not."""
+        self._uncounted: dict[ShardKey, Topic | None] = {}
+        """The topics that changed since the counts were computed, as they were then: without limits of rules, counts
+        are needed once a commit."""
         self._groups_changed: dict[str, None] = {}
         """The groups with uncommitted counts, in order of their change."""
         self.durable_counts = stored_counts(log, ALL_TOPICS)
@@ -85,13 +88,19 @@ class TopicStore:
 
     def put(self, key: ShardKey, topic: Topic | None) -> None:
         """Set the newest topic under a shard key; the next commit writes it."""
-        for group, change in count_changes(self.get(key), topic):
-            self._counts[group] = self.counts(group) + change
-            self._groups_changed[group] = None
+        self._uncounted.setdefault(key, self.get(key))
         self._used[key] = self._used[key][0], topic
 
     def counts(self, group: str) -> Counts:
         """The newest counts of a group of topics, durable or not."""
+        uncounted, self._uncounted = self._uncounted, {}
+        for key, before in uncounted.items():
+            for changed, change in count_changes(before, self._used[key][1]):
+                self._counts[changed] = self._counted(changed) + change
+                self._groups_changed[changed] = None
+        return self._counted(group)
+
+    def _counted(self, group: str) -> Counts:
         counts = self._counts.get(group)
         if counts is None:
             counts = self._counts[group] = stored_counts(self._log, group)
@@ -112,8 +121,10 @@ class TopicStore:
         changed = [(key, before, after) for key, (before, after) in self._used.items() if after is not before]
         for key, before, after in changed:
             put_topic(puts, key, before, after)
-            put_entries(puts, _index_entries(key, before), _index_entries(key, after))
+            if before is None or after is None or _indexed(before) != _indexed(after):
+                put_entries(puts, _index_entries(key, before), _index_entries(key, after))
             put_replicas(puts, self._log, key, before, after)
+        self.counts(ALL_TOPICS)
         for group in self._groups_changed:
             counts = self._counts[group]
             puts[COUNTS + group.encode()] = _encode(counts) if counts != Counts() else None
@@ -275,6 +286,10 @@ def stored_counts(log: StateKeys, group: str) -> Counts:
 def slice_of(topics: Iterable[Topic], limit: int, partitions_max: int) -> list[Topic]:
     """The first `limit` topics; fewer if they have `partitions_max` partitions together."""
     return next(grouped(topics, partitions_max, lambda topic: len(topic.partitions), limit), [])
+
+
+def _indexed(topic: Topic) -> tuple[object, ...]:
+    return topic.topic_id, topic.created_offset, topic.ready_at_ms is None, topic.name
 
 
 def _index_entries(key: ShardKey, topic: Topic | None) -> dict[bytes, bytes]:

@@ -32,6 +32,7 @@ from events.names import NO_LEADER, BrokerId, ShardKey, TopicName, is_placeholde
 UNHEALTHY, TALLIES, REPLICAS, CREATED_IN = b"x", b"y", b"r", b"b"
 _ID = struct.Struct(">I")
 _ZERO = 1 << 31
+_FIRST_BLOCK = b"\1"
 RANGE_SIZE = 1 << 16
 """Offsets in a range. A list of topics at a past time reads a snapshot, and the topics created in later ranges."""
 
@@ -48,6 +49,11 @@ def put_replicas(puts: Puts, log: StateKeys, key: ShardKey, before: Topic | None
     name = key.encode()
     old: tuple[Block, ...] = () if before is None else blocks_of(before.partitions)
     new: tuple[Block, ...] = () if after is None else blocks_of(after.partitions)
+    if len(old) < 2 and len(new) < 2:
+        replicas = _brokers(*new)
+        for broker_id in _brokers(*old) ^ replicas:
+            puts[of_broker(broker_id) + name] = _FIRST_BLOCK if broker_id in replicas else None
+        return
     toggled: dict[BrokerId, int] = {}
     for number, (had, has) in enumerate(zip_longest(old, new, fillvalue=())):
         if had is not has:
