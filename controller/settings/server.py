@@ -41,9 +41,9 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     default_replication_factor: int = setting(1, Between(1, 32767), decides=True)
     """Replication factor of a topic that is created with the default factor (-1) or automatically."""
     auto_create_topics_enable: bool = setting(True, decides=True)
-    """Whether a Metadata request for a missing topic may create it. The client must allow it too (KIP-361)."""
+    """A Metadata request for a missing topic creates it, if the client allows it too (KIP-361)."""
     delete_topic_enable: bool = setting(True, decides=True)
-    """Whether topics can be deleted."""
+    """Clients can delete topics."""
     create_topic_policy_class_name: str = setting("", form="a comma-separated list of module.Class", decides=True)
     """Python classes that accept or refuse each topic before it is created, in this order (KIP-108). They are imported
     from PYTHONPATH and the working folder, and receive all settings."""
@@ -51,7 +51,7 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Python classes that accept or refuse each change of the configs of topics and brokers (KIP-133), loaded like
     those for new topics."""
     enable_under_replicated_topic_creation: bool = setting(False, decides=True)
-    """Whether a topic may be created with fewer live brokers than its replication factor. At least min.insync.replicas
+    """A topic can be created with fewer live brokers than its replication factor. At least min.insync.replicas
     brokers must be live; the missing replicas are added as brokers join (KIP-409)."""
     topic_rules_file: str | None = setting(None, form="the path of a file")
     """The file with the rules for changes of topics. It is applied at the start and on SIGHUP, if its content changed
@@ -95,7 +95,7 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """In front of a cluster: the ports through which admin clients reach each broker via this process, one for each
     broker and listener. With `none` admin clients see only this process and cannot address a single broker."""
     simulated_broker_listeners: bool = setting(False)
-    """Whether each simulated broker listens on its own port. It rejects changes of topics, which clients then send to
+    """Each simulated broker listens on its own port. It rejects changes of topics, which clients then send to
     the controller (KIP-4), and answers everything else."""
     socket_request_max_bytes: int = setting(4 * MEBIBYTE, AtLeast(1))
     """Largest request; a larger one closes its connection. Creating 10,000 topics takes 1 MB."""
@@ -203,7 +203,7 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
         parse=forms.advertised,
         limits=" with a port from 1 to 65535 and a host that clients can reach, not 0.0.0.0",
     )
-    """The addresses that clients are told to connect to. By default a listener advertises the address it listens on."""
+    """The addresses that clients get in Metadata. The default for each listener is the address where it listens."""
     listener_security_protocol_map: Mapping[str, str] = setting(
         ",".join(f"{protocol}:{protocol}" for protocol in PROTOCOLS),
         form=f"NAME:PROTOCOL, several separated by commas; protocols: {', '.join(PROTOCOLS)}",
@@ -222,7 +222,7 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     ssl_truststore_location: str | None = setting(None, form="the path of a PEM file", per_listener=True)
     """The file with the certificates of the authorities that sign client certificates. Read again on SIGHUP."""
     ssl_client_auth: str = setting("none", OneOf(("none", "requested", "required")), per_listener=True)
-    """Whether clients of an SSL listener must present a certificate. SASL_SSL listeners only use
+    """Clients of an SSL listener must present a certificate (required), or can (requested). SASL_SSL listeners only use
     listener.name.NAME.ssl.client.auth (KIP-684)."""
     ssl_enabled_protocols: tuple[str, ...] = setting(
         ",".join(TLS_VERSIONS),
@@ -294,9 +294,9 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     http_security_protocol: str = setting("PLAINTEXT", OneOf(("PLAINTEXT", "SSL")))
     """With SSL, HTTP uses TLS, with the key in ssl.keystore.location."""
     http_authentication: str = setting("auto", OneOf(("auto", "none", "required")))
-    """Whether HTTP clients must authenticate; health checks never do. With auto they must if a listener uses SASL or
-    client certificates, or users.file or an identity provider is set; otherwise HTTP listens on loopback only. With
-    none HTTP is open to everybody on any address."""
+    """With required, HTTP clients must authenticate; health checks never do. With auto they must if a listener uses
+    SASL or client certificates, or users.file or an identity provider is set; otherwise HTTP listens on loopback only.
+    With none HTTP is open to everybody on any address."""
     http_oauth_client_id: str | None = setting(None, form="a client id")
     """The client at the identity provider with which browsers log in to the page, by authorization code with PKCE. It
     needs http.oauth.redirect.url and sasl.oauthbearer.expected.issuer."""
