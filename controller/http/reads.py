@@ -285,7 +285,7 @@ async def quorum(reader: _Reader) -> cluster_views.QuorumView:
 
 NewestHead = Callable[[Query, int, int], Head]
 """Returns the tree head for the inclusion proof of an event, given the event's partition and offset, and the time. It
-runs in a thread, which has no clock for stamps."""
+runs in a thread, and only the event loop's thread takes the time of stamps, so that they never go back."""
 _Sign = NamedDependency[proving.Sign]
 
 

@@ -93,12 +93,15 @@ class TopicStore:
 
     def counts(self, group: str) -> Counts:
         """The newest counts of a group of topics, durable or not."""
-        uncounted, self._uncounted = self._uncounted, {}
-        for key, before in uncounted.items():
-            for changed, change in count_changes(before, self._used[key][1]):
-                self._counts[changed] = self._counted(changed) + change
-                self._groups_changed[changed] = None
+        self._count_changed()
         return self._counted(group)
+
+    def _count_changed(self) -> None:
+        for key, before in self._uncounted.items():
+            for group, change in count_changes(before, self._used[key][1]):
+                self._counts[group] = self._counted(group) + change
+                self._groups_changed[group] = None
+        self._uncounted.clear()
 
     def _counted(self, group: str) -> Counts:
         counts = self._counts.get(group)
@@ -124,7 +127,7 @@ class TopicStore:
             if before is None or after is None or _indexed(before) != _indexed(after):
                 put_entries(puts, _index_entries(key, before), _index_entries(key, after))
             put_replicas(puts, self._log, key, before, after)
-        self.counts(ALL_TOPICS)
+        self._count_changed()
         for group in self._groups_changed:
             counts = self._counts[group]
             puts[COUNTS + group.encode()] = _encode(counts) if counts != Counts() else None

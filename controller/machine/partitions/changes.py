@@ -83,7 +83,7 @@ class TopicChanges:
 
     def __init__(self, topic: Topic, cluster: Cluster) -> None:
         self._topic, self.cluster = topic, cluster
-        self._min_isr = effective_min_isr(topic, cluster)
+        self.min_isr = effective_min_isr(topic, cluster)
         self._elr = cluster.feature(ELIGIBLE_REPLICAS) > 0
         """True if eligible leader replicas are enabled (`eligible.leader.replicas.version` 1)."""
         self._changed: dict[int, Partition] = {}
@@ -132,7 +132,7 @@ class TopicChanges:
         if leader != partition.leader and leader in elr:
             isr = (leader,)
             # If an ISR of one is enough, the leader acknowledges records from now on that other replicas do not have.
-            elr = without(elr, (leader,)) if self._min_isr > 1 else ()
+            elr = without(elr, (leader,)) if self.min_isr > 1 else ()
         if unclean:
             isr, elr = (leader,), ()
         elif not self._elr:
@@ -160,10 +160,10 @@ class TopicChanges:
     def _eligible(self, partition: Partition, isr: Ids, replicas: Ids, unclean: Ids) -> Ids:
         """The eligible leader replicas after the change, before an election."""
         # If min.insync.replicas was lowered, the leader has acknowledged records since that eligible replicas lack.
-        had = replica_metadata_of(partition).elr if len(partition.isr) < self._min_isr else ()
+        had = replica_metadata_of(partition).elr if len(partition.isr) < self.min_isr else ()
         if not self._elr:  # ELR was disabled: keep existing members only while the ISR is empty
             return tuple(one for one in without(had, unclean) if one in replicas)
-        if len(isr) >= self._min_isr:
+        if len(isr) >= self.min_isr:
             return ()
         return tuple(sorted({*had, *partition.isr} & set(replicas) - set(isr) - set(unclean)))
 
@@ -235,9 +235,9 @@ class Reconciliation:
     def reconcile(self, topic: Topic, reason: str, indexes: Iterable[int] | None = None) -> tuple[Topic, list[Event]]:
         """Returns the topic after reconciliation, and the events that change it: all partitions, or those with these
         indexes."""
-        changes, min_isr = TopicChanges(topic, self._cluster), effective_min_isr(topic, self._cluster)
+        changes = TopicChanges(topic, self._cluster)
         for index, partition in numbered(topic.partitions, indexes):
-            if partition.leader != NO_LEADER and self._is_reconciled(partition, min_isr):
+            if partition.leader != NO_LEADER and self._is_reconciled(partition, changes.min_isr):
                 continue
             replicas = filled(topic.name, index, partition.replicas, self._cluster)
             if self._is_decided_here:

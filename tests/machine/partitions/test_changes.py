@@ -43,7 +43,7 @@ class Case:
     def changed(self, partition: Partition, target: Target) -> PartitionChanged | None:
         topic = Topic(TOPIC, TopicId(bytes(16)), (partition,), (), 0, Offset(0))
         changes = TopicChanges(topic, self.cluster)
-        changes._min_isr = self.min_isr  # may be above the number of replicas
+        changes.min_isr = self.min_isr  # may be above the number of replicas
         with patch("controller.machine.partitions.changes.serves", lambda cluster, broker, _: broker in self.live):
             changes.change(0, target, "requested")
         made = changes.events[0] if changes.events else None
