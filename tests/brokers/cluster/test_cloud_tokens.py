@@ -127,7 +127,8 @@ async def test_the_token_of_aws_arrives_byte_for_byte(
     monkeypatch.setattr(provider, "generate_auth_token", recorded)
     tokens = await _tokens(tmp_path, AWS)
     assert {region for region, _ in signed} == {"eu-west-1"}
-    assert set(tokens) == {token for _, token in signed}
+    assert tokens
+    assert set(tokens) <= {token for _, token in signed}, "the one signed to check the settings is never sent"
     url = urlsplit(base64.urlsafe_b64decode(tokens[0] + "=" * (-len(tokens[0]) % 4)).decode())
     asked = {key: value for key, [value] in parse_qs(url.query).items()}
     assert (url.hostname, asked["Action"]) == ("kafka.eu-west-1.amazonaws.com", "kafka-cluster:Connect")
