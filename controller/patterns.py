@@ -4,8 +4,6 @@ Python's `re` backtracks: a name of 26 characters can block it, and all other th
 proportion to the length of the name, but has no lookaround and no backreferences.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import re2

@@ -4,8 +4,6 @@ These events concern the whole cluster and belong to no topic. `events.catalog` 
 `principal`, `client_id` and `host` are those of the client that made the change.
 """
 
-from __future__ import annotations
-
 from events.names import RequestId
 from events.values import Fact
 

@@ -14,8 +14,6 @@ more than once. `cordoned_brokers` are live brokers whose log directories are al
 This module also exports the values and events that it imports.
 """
 
-from __future__ import annotations
-
 from typing import get_args
 
 from events import access

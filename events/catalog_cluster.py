@@ -1,7 +1,5 @@
 """Events that concern the whole cluster: brokers, features, configs, settings. `events.catalog` exports them all."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from events.names import BrokerId, RequestId, TopicId, TopicName

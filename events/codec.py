@@ -8,23 +8,13 @@ Only the log holds secrets, because logins are checked against them. Code that d
 uses `without_secrets`.
 """
 
-from __future__ import annotations
-
 from typing import Any, Union
 
 import msgspec
 from msgspec.structs import replace
 
 from events.access import LoginSecretDrawn, ScramCredentialSet
-from events.catalog import (
-    EVENT_TYPES,
-    EVENT_VERSION,
-    Cause,
-    Configs,
-    Event,
-    Recorded,
-    ResourceConfigsChanged,
-)
+from events.catalog import EVENT_TYPES, EVENT_VERSION, Cause, Configs, Event, Recorded, ResourceConfigsChanged
 from events.errors import UserError
 from events.names import Offset, TopicName
 from events.values import Fact

@@ -5,8 +5,6 @@ an id that encodes the origin. The origin is a batch, with its leader and epoch,
 Indexes, queries and views read it with `external_decision`.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Replaces a file atomically and durably, for snapshots, archives in a folder, quorum state and the users file."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

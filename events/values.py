@@ -4,8 +4,6 @@ As events do, these structs are frozen and encode as arrays; new fields go to th
 describes the fields that several have.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec

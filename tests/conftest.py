@@ -134,11 +134,7 @@ def fleet_server(kafka44: ReferenceKafka, tmp_path_factory: pytest.TempPathFacto
         yield running.gateways[0]
 
 
-_SERVERS = {
-    "kafka": "kafka44",
-    "topicwright": "topicwright_server",
-    "fleet": "fleet_server",
-}
+_SERVERS = {"kafka": "kafka44", "topicwright": "topicwright_server", "fleet": "fleet_server"}
 
 
 @pytest.fixture(params=list(_SERVERS))

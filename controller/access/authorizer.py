@@ -17,8 +17,6 @@ A check takes a few microseconds for any number of ACLs: it looks up the pattern
 principal.
 """
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Literal, Protocol, get_args
 

@@ -1,8 +1,6 @@
 """Threads that check the passwords and tokens of clients. Client addresses take turns, so a flood of logins only delays
 logins from the same network."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

@@ -13,8 +13,6 @@ truncates throttle times over 32 bits to a wrong, perhaps negative number; here 
 Buckets use a monotonic clock. They are not stored, and full after a restart.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Mapping

@@ -17,8 +17,6 @@ before permissions.
 Counts are lost in a crash. Requests are not slowed down here.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Hashable

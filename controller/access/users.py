@@ -227,12 +227,7 @@ REMEMBERED_MAX: Final = 1000  # logins that need no hashing again; bounds memory
 class Users:
     """Checks logins of Kafka listeners (as `kafka.sasl.Users`) and HTTP. Raises UsersFileError."""
 
-    def __init__(
-        self,
-        cluster: Callable[[], Cluster],
-        file: Path | None = None,
-        tokens: Tokens | None = None,
-    ) -> None:
+    def __init__(self, cluster: Callable[[], Cluster], file: Path | None = None, tokens: Tokens | None = None) -> None:
         """`cluster` returns the durable state. `tokens` validates tokens of an identity provider, if there is one."""
         self._cluster = cluster
         self.cluster_users: Logins | None = None

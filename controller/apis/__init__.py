@@ -1,7 +1,5 @@
 """Kafka APIs: requests to commands or reads, answers to responses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypedDict
 

@@ -7,8 +7,6 @@ Clients send salted passwords. The stored key and the server key are derived her
 password is not stored.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -25,13 +23,7 @@ from controller.kafka.sasl import keys_of
 from controller.machine.access import acls as codes
 from controller.machine.access.acls import ALLOW, PREFIXED, Pattern, pattern_of
 from controller.machine.access.requests import CLIENT_ID, IP, MECHANISMS, OPERATIONS, USER, canonical_entity
-from controller.machine.commands.access import (
-    AclFilter,
-    AlterClientQuotas,
-    CreateAcls,
-    DeleteAcls,
-    QuotaAlteration,
-)
+from controller.machine.commands.access import AclFilter, AlterClientQuotas, CreateAcls, DeleteAcls, QuotaAlteration
 from controller.machine.commands.commands import AlterUserScramCredentials, ScramChange
 from controller.machine.decision import Detail
 from controller.machine.errors import ErrorCode, Rejection

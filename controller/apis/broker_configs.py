@@ -16,8 +16,6 @@ In Kafka the broker that receives a request checks the values and forwards it to
 Non-goal: dependencies between values are checked only if topics depend on them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache

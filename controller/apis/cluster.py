@@ -4,8 +4,6 @@ DescribeQuorum and UpdateFeatures without KRaft; `tables` and `kraft.listener` g
 ApiVersions lists the listener's handlers, and checks that the client reached the expected cluster and node
 (KIP-1242)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
@@ -53,18 +51,13 @@ def with_api_versions(
         features = tuple(f for f in supported_features if context.api_version >= 4 or f.min_version > 0)
         epoch, levels = finalized()
         return cluster.ApiVersionsResponse(
-            api_keys=api_keys,
-            supported_features=features,
-            finalized_features=levels,
-            finalized_features_epoch=epoch,
+            api_keys=api_keys, supported_features=features, finalized_features=levels, finalized_features_epoch=epoch
         )
 
     table[ApiKey.API_VERSIONS] = ApiHandler(api.min_version, api.max_version, answer)
     api_keys = tuple(
         cluster.ApiVersion(
-            api_key=key,
-            min_version=0 if each.is_advertised_from_0 else each.min_version,
-            max_version=each.max_version,
+            api_key=key, min_version=0 if each.is_advertised_from_0 else each.min_version, max_version=each.max_version
         )
         for key, each in sorted(table.items())
     )

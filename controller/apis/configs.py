@@ -1,8 +1,6 @@
 """The handlers of DescribeConfigs (KIP-133, KIP-226, KIP-569), AlterConfigs (KIP-133) and IncrementalAlterConfigs
 (KIP-339), for topics, brokers, groups and client metrics. `tables` gives them to listeners."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable
 from functools import partial

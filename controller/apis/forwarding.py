@@ -15,8 +15,6 @@ principal. All other requests reach the cluster with Topicwright's principal, af
 Non-goals: other forwarded frames are not parsed, and inter-broker APIs are not forwarded.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 A request beyond the bounds is rejected as a whole, with one error for each thing it names. The listeners of simulated
 brokers reject changes in the same form, with NOT_CONTROLLER (KIP-4)."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar

@@ -1,8 +1,6 @@
 """The handlers of ElectLeaders (KIP-460) and ListPartitionReassignments (KIP-455), which `tables` and `kraft.listener`
 give to listeners, and of AlterPartitionReassignments in KRaft mode."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator, Sequence
 

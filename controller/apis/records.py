@@ -4,8 +4,6 @@ simulated brokers (`tables`). They answer like an empty Kafka cluster, so that c
 Topicwright stores no records: Produce is rejected, every partition begins and ends at offset 0, and there are no groups
 and no transactions. Each node coordinates every group; joining a group and committing offsets are not offered."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final

@@ -4,8 +4,6 @@ The controller's own listener answers every API. The listener of a simulated bro
 NOT_CONTROLLER (KIP-4). A listener in front of a target cluster forwards requests that are not about topics.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 

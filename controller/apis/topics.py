@@ -5,8 +5,6 @@ Changes submit one command for each topic. Descriptions come in pages; the curso
 page.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence

@@ -6,8 +6,6 @@ durable, then confirms it; a leader reports a returning follower as in sync. Onl
 a restart of the controller they continue from the log. Brokers 1 to N run; all others of the log stay fenced.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

@@ -4,8 +4,6 @@ Times such as `5m`, `2h`, `yesterday 14:00`, `14:00`, `today` and `now` become a
 terminal's time zone, as do ISO-8601 times without a zone. Offsets and milliseconds pass unchanged.
 """
 
-from __future__ import annotations
-
 import argparse
 import errno
 import os

@@ -7,8 +7,6 @@
 Passwords and tokens come only from a file, because other users of a machine can see a command's arguments.
 """
 
-from __future__ import annotations
-
 import base64
 import http.client
 import ssl

@@ -3,8 +3,6 @@
 `main` uses this table, so that `topicwright --help` loads no command module, and a command loads only its own module.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module

@@ -8,8 +8,6 @@ A command reads the first of `--http`, `--context`, TOPICWRIGHT_HTTP, TOPICWRIGH
 itself (argcomplete), so completions always match the installed release.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -3,8 +3,6 @@
 The modules that run them are loaded only when their command runs, so that `--help` stays fast.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

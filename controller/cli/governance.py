@@ -1,7 +1,5 @@
 """Flags of the commands for files of topics, approvals, risks, notifications, users, ACLs and quotas."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 `python -m controller.cli.main` is the same command.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

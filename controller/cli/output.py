@@ -91,11 +91,7 @@ def style_of(options: argparse.Namespace) -> Style:
 
 
 def show(
-    options: argparse.Namespace,
-    answer: object,
-    lines: Lines,
-    names: Callable[[], Iterable[object]],
-    as_of: str = "",
+    options: argparse.Namespace, answer: object, lines: Lines, names: Callable[[], Iterable[object]], as_of: str = ""
 ) -> int:
     """Print an answer in the format of the options: `lines` for people, `names` one per line for scripts. An answer
     from the past begins with its point in time, `as_of`. Returns the exit code 0."""

@@ -10,8 +10,6 @@ UNKNOWN_SERVER_ERROR. The failure is counted, logged with its trace, and recorde
 `fault:EXCEPTION`. In an interval only the first of similar failures is recorded; log lines have limits of their own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence

@@ -19,8 +19,6 @@ Constraints:
 Non-goals: this module knows neither Kafka's protocol nor HTTP; the state machine makes the decisions.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from itertools import groupby

@@ -1,8 +1,6 @@
 """Turns durable events into log lines, one for each decision, and counts commits and answers in the metrics. The engine
 (`group_commit`) and the workers call `Reports` after each commit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache

@@ -10,8 +10,6 @@ the monotonic clock, until the wall clock catches up. Timers do not use stamps.
 The engine and the gateway give the answer of a decision to `Replies` after its events are durable.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b

@@ -8,8 +8,6 @@ A slow disk must not block the event loop, but on a fast disk a round trip throu
 For a single command `Flusher` therefore blocks the loop for up to `WAIT_S`.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -13,8 +13,6 @@ The store has an index of the topics with replicas on a broker, so an event of o
 with placeholders and the pending ones. Of a large topic it visits only the partitions with such a replica.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress

@@ -7,8 +7,6 @@ Litestar generates the OpenAPI document from the handlers. `completed` adds the 
 statuses with the error format, logins, response headers, idempotency keys, and examples.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Sequence

@@ -9,8 +9,6 @@ HttpOnly and SameSite=Lax, and forms are protected as with other logins. Non-goa
 the provider.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib

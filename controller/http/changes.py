@@ -10,8 +10,6 @@ because the log has each request once. A request without events was not decided,
 only counted; such a request is called unknown.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

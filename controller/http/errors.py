@@ -5,8 +5,6 @@ Handlers raise `Refused`; `answer_error` answers it. The table below maps Kafka'
 retry would fail.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final

@@ -4,8 +4,6 @@ For each client only a position in the log is stored. A client gets the next eve
 so a slow client costs nothing but its connection.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence

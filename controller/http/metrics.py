@@ -11,8 +11,6 @@ is rendered in another thread while counting goes on, so two values may be some 
 No label takes a value that a client chooses freely, so the number of series is bounded.
 """
 
-from __future__ import annotations
-
 import asyncio
 import platform
 from bisect import bisect_left

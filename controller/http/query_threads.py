@@ -8,8 +8,6 @@ must revalidate it, even one as of an offset: events never change, but permissio
 version, it gets 304.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import threading

@@ -6,8 +6,6 @@ check that the log was not changed. Handlers return heads, inclusion proofs of e
 the topic or the cluster, as for the events. An event with a secret appears only as its hash.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
@@ -290,11 +288,7 @@ _Sign = NamedDependency[proving.Sign]
 
 
 @get("/log/head")
-async def log_head(
-    reader: _Reader,
-    sign: _Sign,
-    partition: parameters.Partition = None,
-) -> Response[proving.HeadView]:
+async def log_head(reader: _Reader, sign: _Sign, partition: parameters.Partition = None) -> Response[proving.HeadView]:
     """The tree head: the number of events and the root of the Merkle tree over them (RFC 9162). It is signed if the
     service has a key."""
     reader.require()
@@ -313,8 +307,7 @@ async def log_proof(
     limit: Annotated[int, QueryParameter(ge=1, le=EVENTS_MAX, description="Maximum number of results")] = 100,
     partition: parameters.Partition = None,
     size: Annotated[
-        int | None,
-        QueryParameter(ge=0, le=OFFSET_MAX, description="Prove against the head over the first N events"),
+        int | None, QueryParameter(ge=0, le=OFFSET_MAX, description="Prove against the head over the first N events")
     ] = None,
 ) -> Response[Proof]:
     """An inclusion proof for one event, or for those of a topic or a request. Check it with the public key of the

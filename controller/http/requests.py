@@ -8,8 +8,6 @@ Changes from pages of other sites are refused by the Origin header, which browse
 leave it out, but not with a form: so no browser can send a form without it.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from contextlib import suppress
@@ -223,8 +221,7 @@ Glob = Annotated[
     ),
 ]
 Label = Annotated[
-    str | None,
-    QueryParameter(description="Only for topics with this label: `NAME=VALUE`, or `NAME` for any value"),
+    str | None, QueryParameter(description="Only for topics with this label: `NAME=VALUE`, or `NAME` for any value")
 ]
 At = Annotated[str | None, QueryParameter(description=f"Show the state as of: {SYNTAX}")]
 Limit = Annotated[int, QueryParameter(ge=1, le=LIMIT_MAX, description="Maximum number of results")]

@@ -5,8 +5,6 @@ The first three run in a process of their own (`projections.replay.redecide.in_s
 they hold up nothing else. The process is ended when the client disconnects and when the service stops.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -3,8 +3,6 @@
 uvicorn's protocol class implements HTTP, but its server is not used: this module listens and stops.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from functools import partial

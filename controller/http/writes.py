@@ -3,8 +3,6 @@ protocol; and control simulated brokers. A path of a simulated broker returns th
 controller reacts.
 """
 
-from __future__ import annotations
-
 import asyncio
 from itertools import starmap
 from typing import Annotated, Any

@@ -5,8 +5,6 @@ The signers of the clouds, which are extras, find credentials as all clients of 
 files of the user, or at the machine's metadata service. They may wait for the network, so they run in threads.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -9,8 +9,6 @@ every version, with Kafka's default and the versions that have the field.
 The modules are not under version control. The build of the package writes them; so does the first import in a checkout.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence

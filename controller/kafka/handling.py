@@ -5,8 +5,6 @@ not depend on sockets, frames or the order of responses. `Session` is the identi
 HTTP, for authorization, quotas and events.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Awaitable, Callable
 from functools import lru_cache

@@ -13,8 +13,6 @@ An unknown user is rejected only after the proof, so that clients cannot find ou
 binding and delegation tokens.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib

@@ -10,8 +10,6 @@ credential. After that, any request but SaslHandshake closes the connection.
 A failed login causes a delay and one log line, with the user name but without the client's token.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Literal
@@ -76,12 +74,7 @@ class SaslGate:
     """The login state of one connection; the callable `end` closes the connection after pending responses."""
 
     def __init__(
-        self,
-        rules: SaslRules,
-        client: ClientConnection,
-        *,
-        clock: Callable[[], float],
-        end: Callable[[], None],
+        self, rules: SaslRules, client: ClientConnection, *, clock: Callable[[], float], end: Callable[[], None]
     ) -> None:
         self._rules = rules
         self._client = client

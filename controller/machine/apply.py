@@ -5,8 +5,6 @@ not fit the state is a bug, so `apply` raises CannotApply instead of skipping th
 with such an event cannot be read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

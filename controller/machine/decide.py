@@ -11,8 +11,6 @@ yet, the decision is `needs_approval`; the engine asks the policies and resubmit
 target cluster (`has.target.cluster`), the same happens until the command has the result of a dry run there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The result of `decide` for the engine and API handlers: events to record and answers to send."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Kafka's error codes that decisions and handlers return (org.apache.kafka.common.protocol.Errors), and rejections."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 import msgspec

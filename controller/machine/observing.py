@@ -2,8 +2,6 @@
 metadata propagation, deadlines. A new topic is complete when every partition has a live leader, and every live broker
 has applied its metadata."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import filterfalse
 

@@ -10,8 +10,6 @@ to these. It has no client id and, for the first two, no host.
 Not covered: requests without events (dry runs, alterations that change nothing), and commands of brokers and timers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -9,8 +9,6 @@ the state had when the cluster was observed. If they have changed since, the obs
 follows.
 """
 
-from __future__ import annotations
-
 from msgspec.structs import replace
 
 from controller.machine.commands import commands

@@ -1,8 +1,6 @@
 """Decisions of `decide` on client requests for topics: CreateTopics (KIP-4, KIP-108, KIP-409), CreatePartitions,
 DeleteTopics and topic configs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from msgspec.structs import replace

@@ -5,8 +5,6 @@ KIP-4, KIP-409 or the independence of topics requires a difference, the rule's d
 `controller.machine.topics` calls the rules in order.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta

@@ -10,8 +10,6 @@ policy that never returns blocks later creates, which the operator sees in log a
 process.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import queue

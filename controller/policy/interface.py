@@ -4,8 +4,6 @@ Like `CreateTopicPolicy` (KIP-108) and `AlterConfigPolicy` (KIP-133) of Kafka's 
 Deriving from a base class is optional: any class with a method `validate(request)` is a policy.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 

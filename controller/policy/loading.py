@@ -8,8 +8,6 @@ are checked at the start, not when the first client creates a topic. Errors name
 Files of rules for topic changes (docs/policies.md) are read for the server and for replays with other rules.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import importlib.util

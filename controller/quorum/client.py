@@ -5,8 +5,6 @@ RemoveRaftVoter. Any controller can name the leader; only the leader changes the
 just lost the leadership, or is not ready yet, are retried.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar

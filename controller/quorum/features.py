@@ -9,8 +9,6 @@ listeners, and with ranges that contain every level.
 If that controller still runs, this does no harm: a Kafka controller registers again when it sees another incarnation.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -154,8 +152,7 @@ def without_limits(node_id: int, features: Iterable[str]) -> ControllerRegistrat
     """The registration for a controller that left: it blocks no level of any feature in `features`."""
     names = sorted({*SUPPORTED, *features} - {PRIORITY})
     return ControllerRegistrationRequest(
-        controller_id=node_id,
-        features=tuple(Feature(name=name, max_supported_version=LEVEL_MAX) for name in names),
+        controller_id=node_id, features=tuple(Feature(name=name, max_supported_version=LEVEL_MAX) for name in names)
     )
 
 

@@ -18,8 +18,6 @@ together fit into the retention size, so that a follower that was offline can co
 size the oldest segments are deleted. A snapshot written here starts a new segment if the current one is large enough.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import re

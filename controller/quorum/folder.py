@@ -9,8 +9,6 @@ A process may open only the folder of its own cluster and node. A voter whose fo
 directory id (KIP-853), because it has lost its vote and acknowledged records, and must not count as the old voter.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import fcntl

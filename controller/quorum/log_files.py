@@ -7,8 +7,6 @@ written here), validated, made durable, and only then renamed. So every `.checkp
 deletes temporary files.
 """
 
-from __future__ import annotations
-
 import mmap
 import os
 import re

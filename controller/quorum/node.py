@@ -4,8 +4,6 @@
 the event loop. Votes and truncations block the loop, as they must be durable first; flushes run in a thread.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress

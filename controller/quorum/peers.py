@@ -7,8 +7,6 @@ attempt to connect waits longer.
 No request is sent twice. The Raft roles check the responses, for example the cluster id in them.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final

@@ -5,8 +5,6 @@ newest snapshot is old enough. Nothing stays in memory between snapshots. If a r
 taken: all batches are retained, and the voter continues. A failed attempt is repeated with a growing back-off.
 """
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence

@@ -12,8 +12,6 @@ identical segments; the tree detects another history.
 Non-goals: writing to the log, waiting, retries.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 

@@ -12,8 +12,6 @@ As KIP-4 requires of a broker, each returns the topics that this broker has appl
 NOT_CONTROLLER. A stopped broker's connections are closed; when it starts again, its listener has the same port.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import Callable

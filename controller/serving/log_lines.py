@@ -8,8 +8,6 @@ kind and contains nothing that a client sent. Of each kind LINES_AT_ONCE are wri
 the next line reports how many were left out. Long values are truncated, except `trace`.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

@@ -13,8 +13,6 @@ Limits: the loop is not watched before the process is ready or while it ends. If
 watching thread cannot run. The log line then names the function that runs when the lock is free again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import fcntl
 import gc

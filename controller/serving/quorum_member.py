@@ -4,8 +4,6 @@
 Otherwise the node follows the leader of that quorum until it has caught up, and then becomes a voter.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

@@ -4,8 +4,6 @@ The log is the history of one cluster and contains its id, so the id is needed f
 at the start, an error names the cause. If it becomes unreachable later, the process waits for it.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -3,8 +3,6 @@
 `Service` creates the parts, and stops them in order: stop accepting, answer decided requests, flush, close.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import shutil

@@ -1,8 +1,6 @@
 """The declaration of a setting, and parsers of structured settings such as `listeners`. Each parser takes the text of a
 setting and returns its value, or raises ValueError with the invalid part."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections.abc import Callable

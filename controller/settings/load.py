@@ -8,8 +8,6 @@ control access, which are errors.
 Settings are read once, at the start; they cannot be changed at run time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache

@@ -3,8 +3,6 @@
 `settings.load` and the CLI use this module. Files are UTF-8, while Java reads Latin-1.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@ Broker-level settings with defaults for topics (`log.retention.hours`, …) are 
 `controller.machine.configs.topic_configs`, with the topic configs that they are defaults of.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

@@ -26,8 +26,6 @@ requests, credentials, ACLs and quotas have one key each, so that a commit write
 and `stored_access` write and read them for `store`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 

@@ -8,8 +8,6 @@ time. The least advanced partition then counts: a broker is visible as started o
 knows it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import reduce
 from heapq import merge

@@ -3,8 +3,6 @@
 Every writer of a log uses `Recorder`: the group commit of `serve`, workers and gateways, and the adoption of a cluster.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from controller.machine.apply import apply_all

@@ -13,8 +13,6 @@ events, for `topicwright verify`.
 Non-goal: the metadata log of KRaft brokers, which is not in an archive.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 

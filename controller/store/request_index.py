@@ -12,8 +12,6 @@ value. The `f` key has only the first characters of the value, so readers compar
 When its events are dropped from the log, the log retains only the keys that changed after the segment was archived.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from heapq import merge

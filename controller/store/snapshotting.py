@@ -15,8 +15,6 @@ ones. If older events may be in the archive only, missing snapshots are not rebu
 its snapshots there too, from where others copy missing ones.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor

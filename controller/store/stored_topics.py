@@ -6,8 +6,6 @@
 No name has a NUL, so the keys of a topic are adjacent, and the key without a number is the first.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress

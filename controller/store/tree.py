@@ -12,8 +12,6 @@ The stored tree is not trusted. `LogTree` compares its root with the newest even
 all of it with all events. With a tree head that was saved elsewhere, events can be verified without the stored tree.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Sequence
 from functools import lru_cache

@@ -24,8 +24,6 @@ event is `SettingsChanged`, and its offsets are contiguous.
 Pure: no clock, no I/O.
 """
 
-from __future__ import annotations
-
 from struct import iter_unpack
 
 import msgspec

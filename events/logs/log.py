@@ -13,8 +13,6 @@ After a failed write or flush the log rejects writes until `recover` has found o
 Non-goals: encoding events, deciding, several writing threads.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

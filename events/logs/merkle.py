@@ -9,8 +9,6 @@ Pure: the caller supplies the hashes of complete subtrees (`Subtree`). `controll
 `projections.queries.proving` makes proofs for clients.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 

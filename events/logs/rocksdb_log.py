@@ -16,8 +16,6 @@ Non-goal: a second writer of the folder. Readers in other processes open a Rocks
 `checkpoint`.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence

@@ -24,8 +24,6 @@ Non-goal: reading every event. Damage inside a table file shows when that block 
 so only their text differs. Every LogError quotes RocksDB's message, which names the file and the position.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import zlib

@@ -19,8 +19,6 @@ ignored.
 Non-goals: when to take a snapshot, and what its keys mean; see `controller.store.snapshotting`.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import struct

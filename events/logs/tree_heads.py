@@ -16,8 +16,6 @@ A proof holds the bytes of events, their offsets, and their paths to a head. It 
 neither the service nor the log, only a trusted head or public key. `docs/verify_proof.py` does so without this project.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path

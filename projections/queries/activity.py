@@ -6,8 +6,6 @@ from the newest events, read backwards from the present counts: an event that to
 before it. A span that begins before the oldest of these events has none of these numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from heapq import merge
 from itertools import islice, pairwise

@@ -6,8 +6,6 @@ keys finds the topics; otherwise the page reads all events between the points. A
 no difference.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from heapq import merge
 from itertools import groupby, islice

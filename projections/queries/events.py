@@ -5,8 +5,6 @@ each partition, so paging neither skips nor repeats events. Indexes are read for
 page with the newest events first therefore reads ranges of offsets, the last range first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -24,13 +22,7 @@ from events.names import Offset, shard_key
 from projections.queries.past import topic_of_record
 from projections.queries.query import Ends, Queries, Query
 from projections.text.names import is_pattern
-from projections.text.points_in_time import (
-    OFFSET_END,
-    TEXT_SHOWN_MAX,
-    InvalidPointInTime,
-    end_at,
-    parse_point_in_time,
-)
+from projections.text.points_in_time import OFFSET_END, TEXT_SHOWN_MAX, InvalidPointInTime, end_at, parse_point_in_time
 from projections.views.events import EventsView, RecordedChangesView, RecordedChangeView, change_view, event_view
 
 DIGITS = len(str(OFFSET_END))

@@ -9,8 +9,6 @@ number of different situations, not of topics. Only the example topics are looke
 Times and reasons come from the events of the awaited brokers, or of an example topic if these brokers are live.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ policies, and who may do what.
 These functions read only the log, so they may run in any thread.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any

@@ -15,8 +15,6 @@ functions read only durable events, so any thread may call them.
 and rebuilds no state from the events; `replay redecide` and `replay compare` do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b

@@ -14,8 +14,6 @@ then so that they do not hold up the writing thread.
 Non-goals: it writes nothing, has no index of its own, and reads no clock.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from heapq import merge

@@ -5,8 +5,6 @@ limited number of requests, so it may have fewer than its limit. A request with 
 in each. It is listed once, at its newest part, with the topics of all parts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from functools import partial

@@ -1,7 +1,5 @@
 """The report of risky topics: what would lose records or stop producers, or belongs to nobody."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from heapq import nsmallest

@@ -9,8 +9,6 @@ own. Reading them for every row would take longer than the rest of a query. So a
 snapshot copies them from the previous one, or reads the events of newer topics.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 

@@ -6,8 +6,6 @@ computed topic by topic, in some tenths of a second. With too many topics, or to
 snapshot, there are no past counts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cache

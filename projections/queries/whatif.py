@@ -7,8 +7,6 @@ as if this machine led it, because both follow the same rules.
 Non-goals: nothing is written, and the rules for changes of topics and policies are not applied.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any

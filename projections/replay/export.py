@@ -22,8 +22,6 @@ together in a shuffle. Non-goals: removing exported events, and folders that thi
 Only synced events are exported.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial

@@ -5,8 +5,6 @@ raised in a Spark worker, Spark passes on its text among Python's and Java's sta
 that a user can act on. This module does not import msgspec, because `--help` must be quick.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -6,8 +6,6 @@ no script. Everything from the log is escaped, and the page's Content-Security-P
 is not needed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -5,8 +5,6 @@ same numbers in a table, so no information depends on colour or hovering. Labels
 and Plotly interprets some HTML in texts, so every label is escaped.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime

@@ -4,8 +4,6 @@ Sub-commands of `topicwright replay` pass a `Source` to read and a function of A
 function is the same in both places, so `--local` runs the same code without Spark.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager

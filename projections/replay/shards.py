@@ -8,8 +8,6 @@ Broker and settings events concern every topic, and there are few of them: `clus
 process, and each task gets all of them. A fold may begin at a snapshot, whose topics then come first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from operator import itemgetter

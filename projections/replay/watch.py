@@ -12,8 +12,6 @@ watch does not scale with the history of a single topic: each poll that finds ev
 history again.
 """
 
-from __future__ import annotations
-
 import signal
 import sys
 import threading

@@ -3,8 +3,6 @@
 The command line loads this module for `--help`, so it imports nothing but the standard library.
 """
 
-from __future__ import annotations
-
 import re
 from base64 import urlsafe_b64encode
 from typing import Literal, get_args

@@ -8,8 +8,6 @@
 Times in a log never decrease, so a binary search finds the event at a time.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Formats events, ACLs, quotas and changes as sentences with Kafka's names, for the HTTP API and the command line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 

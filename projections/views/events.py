@@ -1,7 +1,5 @@
 """The views of events in the HTTP API: single events, pages, changes, activity over time, and explanations."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import msgspec

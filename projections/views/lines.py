@@ -1,7 +1,5 @@
 """Formats views as text, the same for the command line and for the HTML pages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from textwrap import wrap

@@ -1,7 +1,5 @@
 """The views about the whole cluster in the HTTP API: health, policies, differences, the quorum."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec

@@ -3,8 +3,6 @@
 Dry runs and requests that change nothing are not recorded, so they have no view.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -2,8 +2,6 @@
 creation have. Nothing in a row depends on the state of brokers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import reduce
 from itertools import groupby

@@ -5,8 +5,6 @@ describes the views, and the command line decodes them. Topic ids are Kafka's ba
 ISO-8601 in UTC, and under `…_ms` in ms since the epoch.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal, TypeVar
 
 import msgspec

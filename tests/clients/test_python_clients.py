@@ -11,12 +11,7 @@ from tests.clients.seen import FACTOR, GROWN, PARTITIONS, RETENTION_MS, Seen, ch
 
 def test_confluent_kafka_admin_client_manages_topics(bootstrap: str, topic: str) -> None:
     from confluent_kafka import KafkaException
-    from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it does not say that it exports these
-        AdminClient,
-        ConfigResource,
-        NewPartitions,
-        NewTopic,
-    )
+    from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic  # type: ignore[attr-defined]  # it does not say that it exports these
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
 

@@ -13,23 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from events import access, catalog
-from events.catalog import (
-    EVENT_TYPES,
-    EVENT_VERSION,
-    Cause,
-    Event,
-    Recorded,
-    ResourceConfigsChanged,
-    TopicReady,
-)
-from events.codec import (
-    EventDecodeError,
-    decode_event,
-    encode_event,
-    topic_of,
-    value_without_secrets,
-    without_secrets,
-)
+from events.catalog import EVENT_TYPES, EVENT_VERSION, Cause, Event, Recorded, ResourceConfigsChanged, TopicReady
+from events.codec import EventDecodeError, decode_event, encode_event, topic_of, value_without_secrets, without_secrets
 from events.names import Offset, RequestId, TopicName
 from events.values import Fact
 from projections.text.wording import event_text

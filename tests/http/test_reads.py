@@ -315,10 +315,7 @@ async def test_access_has_the_acls_users_and_quotas_that_contain_a_text(one: Ser
     one.submit_internal(AlterClientQuotas, alterations=(quota,), **who)
     await one.controller.decided()
     shown = await one.get("/v1/access")
-    assert shown["acls"] == [
-        "User:Ann may Write Topic:pay. (prefixed)",
-        "User:bob may not All Group:app from 10.0.0.7",
-    ]
+    assert shown["acls"] == ["User:Ann may Write Topic:pay. (prefixed)", "User:bob may not All Group:app from 10.0.0.7"]
     users = [f"{user} by SCRAM-SHA-512, 4096 iterations" for user in ("ann", "bob")]
     quotas = ["user=ann: controller_mutation_rate=5", "user=ann: request_percentage=50.5"]
     assert (shown["users"], shown["quotas"], shown["more"]) == (users, quotas, False)

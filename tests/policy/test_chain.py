@@ -85,10 +85,7 @@ VERDICTS: list[tuple[dict[str, Callable[[RequestMetadata], object]], Verdict]] =
             ),
         ),
     ),
-    (
-        {"A": observing("a"), "B": BY_B},
-        refused("no", "my.B", "policy:my.B", Observation("policy:a", "a is broken")),
-    ),
+    ({"A": observing("a"), "B": BY_B}, refused("no", "my.B", "policy:my.B", Observation("policy:a", "a is broken"))),
     *(
         ({"A": raising(error), "B": never}, Verdict("failed", "my.A", "policy:my.A", f"policy my.A raised {message}"))
         for error, message in (

@@ -161,10 +161,7 @@ def test_librdkafka_logs_in_again_before_its_token_expires(provider: Provider, s
     provider.tell("lifetime 30")  # a pause of up to 3 s of provider or service makes no login late
     try:
         errors: list[str] = []
-        settings = {
-            **librdkafka_properties(provider, service),
-            "error_cb": lambda error: errors.append(str(error)),
-        }
+        settings = {**librdkafka_properties(provider, service), "error_cb": lambda error: errors.append(str(error))}
         before, deadline = _logins(service), time.monotonic() + 120
         admin = AdminClient(settings)
         while _logins(service).get("succeeded", 0) < before.get("succeeded", 0) + 5:

@@ -130,9 +130,7 @@ class Client:
                 name=self._name(), num_partitions=-1, replication_factor=-1, assignments=by_hand
             )
         return topics.CreatableTopic(
-            name=self._name(),
-            num_partitions=rng.choice((-1, 1, 2, 4)),
-            replication_factor=rng.choice((-1, 1, 2, 3, 4)),
+            name=self._name(), num_partitions=rng.choice((-1, 1, 2, 4)), replication_factor=rng.choice((-1, 1, 2, 3, 4))
         )
 
     async def _delete(self) -> None:

@@ -33,10 +33,7 @@ from tests.support.tools import ROOT
 AT_ONCE = 6
 ALL = Path("tests")
 GROUPS: Mapping[str, tuple[Path, ...]] = {
-    "Spark and Kafka": (
-        *(ALL / "replay" / each for each in ("log", "spark")),
-        ALL / "brokers/cluster/test_spark.py",
-    ),
+    "Spark and Kafka": (*(ALL / "replay" / each for each in ("log", "spark")), ALL / "brokers/cluster/test_spark.py"),
     "Spark": (ALL / "replay",),
     "workers and gateways": (ALL / "stream",),
     "quorum": (ALL / "quorum",),

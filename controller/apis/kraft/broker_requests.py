@@ -6,8 +6,6 @@ Broker epochs on the wire are offsets in the metadata log (KIP-631). The state m
 registrations instead; these handlers convert.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from enum import Enum
 from typing import Any

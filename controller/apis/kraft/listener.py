@@ -8,8 +8,6 @@ handler of the forwarded API, which answers as if the client had sent the reques
 be forwarded.
 """
 
-from __future__ import annotations
-
 import asyncio
 import ipaddress
 from collections.abc import Awaitable, Mapping

@@ -2,8 +2,6 @@
 (KIP-595, KIP-630, KIP-836, KIP-853), registrations of controllers (KIP-919, KIP-1312), and the features that these
 support: UpdateFeatures (KIP-584, KIP-778)."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any, Final
 
@@ -24,13 +22,7 @@ from controller.kafka.messages import records as kinds
 from controller.kafka.messages.quorum import AddRaftVoterRequest, AddRaftVoterResponse, FetchRequest, FetchResponse
 from controller.machine.commands.commands import ChangeFeatures
 from controller.machine.errors import ErrorCode
-from controller.quorum.features import (
-    KRAFT_VERSION,
-    SUPPORTED,
-    Registered,
-    RegisteredControllers,
-    why_unsupported,
-)
+from controller.quorum.features import KRAFT_VERSION, SUPPORTED, Registered, RegisteredControllers, why_unsupported
 from controller.quorum.files import QuorumFiles
 from controller.quorum.log.batches import KRAFT_VERSION_MAX, METADATA_TOPIC, BrokenBatch
 from controller.quorum.log.metadata_codec import MalformedRecord, encode_record

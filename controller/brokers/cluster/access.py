@@ -14,8 +14,6 @@ and written again, and those of SCRAM are parsed as for a login here. At most `L
 wait in turn (`access.login_threads`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine

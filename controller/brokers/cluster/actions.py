@@ -11,8 +11,6 @@ by its policy, ACLs or limits, is found before anything is recorded.
 This module decides nothing: it reports a refusal by the cluster, and the state machine turns it into events.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

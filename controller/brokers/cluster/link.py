@@ -6,8 +6,6 @@ librdkafka's AdminClient, which finds the controller. Reassignments, which Admin
 This module neither retries nor decides; the caller handles failures.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -17,14 +15,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its types do not export these
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewPartitions,
-    NewTopic,
-)
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic  # type: ignore[attr-defined]  # its types do not export these
 
 from controller.kafka.codec.codec import encode_request
 from controller.kafka.connections import (

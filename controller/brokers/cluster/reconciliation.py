@@ -5,8 +5,6 @@ After a restart it is unknown which decisions the cluster has applied. The log h
 the cluster has the current state. Where both agree, nothing needs to be done.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import get_args
 

@@ -8,8 +8,6 @@ While the cluster is unreachable, no broker is fenced and no change is lost: req
 committed changes are applied when the cluster is back.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress

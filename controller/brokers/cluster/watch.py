@@ -8,8 +8,6 @@ Constraints:
 - a scan with the same response as the last one costs only the comparison of its bytes.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial

@@ -12,8 +12,6 @@ credentials, quotas. Everything else (delegation tokens, records of newer releas
 brokers apply it. `write_folder` hands back: Kafka continues a log of Topicwright.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

@@ -10,8 +10,6 @@ Nothing that another controller wrote stops a node. Unsupported records, and eve
 `unsupported`. Replication continues, but this node must not lead. `replication` is the caller.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence

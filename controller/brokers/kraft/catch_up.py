@@ -14,8 +14,6 @@ for their roots. A voter in the minority neither leads nor gets votes; without a
 reported. A voter with a gap in its history has other offsets and is not compared.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from typing import Final

@@ -17,8 +17,6 @@ Unsupported records do not stop the import: everything else is imported, and `un
 node with an unsupported record may follow and vote, but must not lead.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 

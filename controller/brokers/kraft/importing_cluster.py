@@ -2,8 +2,6 @@
 collects the events of an import (see `importing`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 

@@ -11,8 +11,6 @@ with them. Each such value is logged with the command that repairs it: when the 
 process becomes leader. The metric `topicwright_configs_unreadable` counts the values.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress

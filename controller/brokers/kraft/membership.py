@@ -15,8 +15,6 @@ after the registration still counts as the broker's own: brokers report the fail
 registered before this process started, directories are unknown and not checked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 

@@ -12,8 +12,6 @@ Broker epochs are the offsets of registrations in the metadata log, as in Kafka,
 is assigned when the ACL is created, and its removal names the id. The `projector` stores both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterator, Mapping
 
 from controller.kafka.messages import records as kinds

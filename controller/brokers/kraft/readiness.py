@@ -9,8 +9,6 @@ Confirmations of all live brokers are submitted together, because a create is an
 commit is enough. After `GATHER_S` a confirmation is submitted without the others, as progress of the create.
 """
 
-from __future__ import annotations
-
 import asyncio
 from bisect import bisect_right
 from collections import deque

@@ -6,8 +6,6 @@ restored from the batches. A follower writes the same events from committed batc
 metadata log offset with the events, so that each batch is applied exactly once across crashes.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress

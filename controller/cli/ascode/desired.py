@@ -5,8 +5,6 @@ it would have to leave out of a topic; it skips what does not concern topics, su
 topics.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path

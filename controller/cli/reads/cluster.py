@@ -2,8 +2,6 @@
 after a change, its brokers, settings and rules, and differences; test, backtest, apply and compare rules.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import shlex

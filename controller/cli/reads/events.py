@@ -5,8 +5,6 @@ partition. Consecutive events of this kind become one line with counts. A refusa
 same message, the decision and the answer; they become one line too. `wide` and `--follow` print every event.
 """
 
-from __future__ import annotations
-
 import argparse
 import textwrap
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """`topicwright requests --pending`, `approve` and `deny`: requests that wait for approval; `risks`; unused topics."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterator, Sequence

@@ -2,8 +2,6 @@
 delete topics, alter configs, add partitions.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Sequence
 from time import monotonic, sleep  # noqa: TID251 - how long somebody at a terminal waits

@@ -4,8 +4,6 @@ any Kafka.
 In front of a cluster with `ClusterAcls`, the service forwards requests about ACLs, so that these are the cluster's.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Calls a running service, or any Kafka, through Kafka's protocol, for `users`, `acls` and `quotas`."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 from contextlib import closing

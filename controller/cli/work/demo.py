@@ -2,8 +2,6 @@
 a service. Without a running service, it starts one in a temporary folder.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import shlex

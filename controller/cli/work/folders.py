@@ -6,8 +6,6 @@ A backup is an archive whose last segment may be short; the next run adds the ne
 next to the named one, and renames it when it is complete.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import secrets

@@ -5,8 +5,6 @@ its answer is the JSON of the API, with the permissions of the login that the co
 marked as data, because names, client ids and messages in them come from any client.
 """
 
-from __future__ import annotations
-
 import argparse
 from contextlib import closing
 from typing import Any, Final
@@ -65,11 +63,7 @@ def serve(options: argparse.Namespace, backend: Backend) -> int:
 
     async def run() -> None:
         server = Server(
-            "topicwright",
-            version=RELEASE,
-            instructions=_INSTRUCTIONS,
-            on_list_tools=list_tools,
-            on_call_tool=call_tool,
+            "topicwright", version=RELEASE, instructions=_INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool
         )
         async with stdio_server() as (read, write):
             await server.run(read, write, server.create_initialization_options())

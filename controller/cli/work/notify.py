@@ -5,8 +5,6 @@ event, in Prometheus' text format; after a crash the last event is sent again, w
 the target has it. `topicwright drift --to` sends its result to the same targets, once.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

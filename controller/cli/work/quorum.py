@@ -5,8 +5,6 @@ the voters, and the controllers that left but are still registered: no feature c
 these support. `leave` removes this limit.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator

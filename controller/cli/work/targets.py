@@ -8,8 +8,6 @@ A webhook's redirects are not followed, and each connection is to an address tha
 sends a record to Kafka without a time limit: a record that Kafka has not acknowledged is awaited, never sent twice.
 """
 
-from __future__ import annotations
-
 import argparse
 import base64
 import hmac

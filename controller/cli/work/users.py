@@ -4,8 +4,6 @@ In the log of a stopped service `alter_offline` decides the same command as Alte
 first user before clients log in. A running service is changed through Kafka's protocol.
 """
 
-from __future__ import annotations
-
 import argparse
 import getpass
 import os

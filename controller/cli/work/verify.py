@@ -7,8 +7,6 @@ unpacked into a temporary folder and audited like the log of a stopped service, 
 state is recomputed from the events.
 """
 
-from __future__ import annotations
-
 import argparse
 import secrets
 import sys

@@ -1,7 +1,5 @@
 """The frame around every HTML page: navigation, user, point in time, activity, assets. `site` renders it."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b

@@ -4,8 +4,6 @@ Pages with forms create, alter and delete topics with the same commands as the J
 with its form and the rule.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import suppress
 from types import MappingProxyType
@@ -31,11 +29,7 @@ from projections.queries.whatif import ALLOWED, InvalidChange
 from projections.text.names import OUTCOMES, STATUSES
 from projections.text.wording import changed
 from projections.views.events import ExplanationView, RecordedChangesView, TimelineView
-from projections.views.overviews import (
-    BrokerDetailView,
-    ClusterHealthView,
-    QuorumView,
-)
+from projections.views.overviews import BrokerDetailView, ClusterHealthView, QuorumView
 from projections.views.requests import RequestView
 from projections.views.topics import AlteredView, CreatedView, PartitionView, TopicConfigsView, TopicView
 from projections.views.view import ErrorView

@@ -3,8 +3,6 @@ text of rules, as `controller.http.rules` does. A refused text stays in the form
 Also the pages of requests that wait for approval, and of risky topics.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from difflib import unified_diff
 from types import MappingProxyType

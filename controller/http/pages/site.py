@@ -4,8 +4,6 @@ A page calls the handler of the JSON request, so both return the same data under
 rendered in query threads, where JSON is encoded too. `pages/handlers` uses this module.
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence

@@ -7,8 +7,6 @@ write requests and read responses.
 Non-goals: connections, advertised versions, the meaning of requests.
 """
 
-from __future__ import annotations
-
 import functools
 import struct
 from typing import Final

@@ -1,7 +1,5 @@
 """Helpers of the compiled readers and writers of Kafka messages: varints, strings, tagged fields, decoding errors."""
 
-from __future__ import annotations
-
 import functools
 import struct
 from collections.abc import Callable

@@ -12,8 +12,6 @@ Each line of a reader belongs to one field. After a failure the line number of t
 reader need not track its position.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext

@@ -8,8 +8,6 @@ Values are not validated: they come from our handlers, and one that does not fit
 AttributeError or TypeError.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from contextlib import nullcontext

@@ -4,8 +4,6 @@ The modules are written by `controller.kafka.generate`. To add an API: a row of 
 and names in `RENAMED` if its entities' names are taken.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Final

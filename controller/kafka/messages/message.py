@@ -1,7 +1,5 @@
 """Parts of all Kafka messages: the base classes, null values, and pre-encoded arrays."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import msgspec

@@ -79,10 +79,7 @@ class Connection(asyncio.Protocol):
         self._service = service
         self._protocol = ServerProtocol(service.handlers, service.limits.request_bytes_max)
         self._transport: asyncio.Transport | None = None
-        self._client = ClientConnection(
-            session=Session(principal=principal, listener=service.listener),
-            mute=self.mute,
-        )
+        self._client = ClientConnection(session=Session(principal=principal, listener=service.listener), mute=self.mute)
         self._muted: asyncio.TimerHandle | None = None
         self._authentication_timer: asyncio.TimerHandle | None = None
         self._waiting: set[asyncio.Future[Any]] = set()

@@ -5,8 +5,6 @@ task in Python 3.12), and `Turns` divides the work of many clients between itera
 handler that never waits needs no task.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 from collections import deque

@@ -10,8 +10,6 @@ the order of requests.
 Non-goals: calling handlers, reading a clock, logging.
 """
 
-from __future__ import annotations
-
 import struct
 from collections import deque
 from collections.abc import Callable, Mapping

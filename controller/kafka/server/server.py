@@ -4,8 +4,6 @@ A process may have several listeners, each with its own table of handlers and ve
 them). Runs on uvloop and on plain asyncio.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import math

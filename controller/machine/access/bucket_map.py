@@ -5,8 +5,6 @@ Unchanged buckets are the same objects, so that `differing` compares only change
 meaning; callers that print them must sort.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, Final, TypeVar

@@ -9,8 +9,6 @@ All of Kafka's quotas are stored and described; only mutation quotas (KIP-599) a
 `controller.access.mutation_quotas`.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Mapping

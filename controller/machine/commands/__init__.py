@@ -1,7 +1,5 @@
 """Commands: requests of clients, and observations of brokers and timers."""
 
-from __future__ import annotations
-
 import msgspec
 
 from events.names import RequestId, TopicName

@@ -1,7 +1,5 @@
 """Commands for rules, ACLs, quotas and SCRAM credentials. API handlers create them for `decide`."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import msgspec

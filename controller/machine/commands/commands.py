@@ -5,8 +5,6 @@ must not determine itself: the time, request ids, topic ids, the result of autho
 the same command on the same state always leads to the same decision.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import msgspec

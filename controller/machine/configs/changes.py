@@ -16,8 +16,6 @@ blanks, but stores it with the blanks. Its controller then fails on a `min.insyn
 these values and `repair` returns the command that corrects them.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import IntEnum

@@ -5,8 +5,6 @@ in the order of Kafka's GroupConfig. `allowed` is the limit of GroupConfig's Con
 the defaults of broker configs (`group.consumer.min.session.timeout.ms`, …). The config APIs use them.
 """
 
-from __future__ import annotations
-
 import re
 from importlib.resources import files
 

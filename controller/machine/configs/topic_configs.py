@@ -11,8 +11,6 @@ begin like Kafka's.
 A topic also has labels: configs `label.NAME` that no broker gets (`without_labels`).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches

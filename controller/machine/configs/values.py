@@ -10,8 +10,6 @@ stored in a canonical form (`ConfigRow.canonical`), which all of Kafka's parsers
 Unlike Kafka, `NaN` is not a ratio between 0 and 1.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Mapping

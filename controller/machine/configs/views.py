@@ -6,8 +6,6 @@ synonyms. Both results are cached, because most topics have no explicit configs.
 Configs are not validated here: unknown names in the log are returned too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from enum import IntEnum
 from functools import lru_cache

@@ -5,8 +5,6 @@ of blocks, a few hundred references at 100,000 partitions. Unchanged blocks are 
 compares only changed blocks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import Any, TypeGuard

@@ -21,8 +21,6 @@ moves leadership back to the preferred replica nor reassigns replicas.
 This module does not check the sender of a request.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from enum import Enum
 

@@ -17,8 +17,6 @@ unused racks first. Each time the leaders have gone once around the ring, the se
 Placement does not consider load, disk space or the replicas of other topics.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from zlib import crc32
 

@@ -6,8 +6,6 @@ ReplicationControlManager. Each partition is answered separately. Refused reques
 recorded. The `reason` of a PartitionChanged event names the principal.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from msgspec.structs import replace

@@ -5,8 +5,6 @@ recorded change under the requester's name, decided by the rules of that time ex
 and the change are in the log together, or neither is: if the change is refused then, the request waits on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 
 import msgspec

@@ -6,8 +6,6 @@ long lists. `matches` uses RE2 and caches patterns: the CEL library would compil
 second. Unknown variables and functions are refused when the rules are read.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -6,8 +6,6 @@ it adds the defaults of the rules to a create request. `apply_rules` decides on 
 log.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial

@@ -5,8 +5,6 @@ each principal and for equal facts, as far as the rules name them, and for the n
 `topics`. `Rule.violation` then decides on each suspect, so a suspect without a violation costs only time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from msgspec.structs import replace

@@ -5,8 +5,6 @@ The first of several errors is reported, with its line. The rules are part of th
 same text in the same way.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Mapping, Sequence

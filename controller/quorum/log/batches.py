@@ -9,8 +9,6 @@ MessagePack: the format version (1), the first event's offset in the leader's ev
 event, and, in the first batch of a commit, the tree root over all events before the first.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple

@@ -7,8 +7,6 @@ A snapshot is made from the previous snapshot and the batches since then, never 
 can make the snapshot while that state changes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any, Final, TypeVar, cast

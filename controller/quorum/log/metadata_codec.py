@@ -5,8 +5,6 @@ record itself (`MetadataRecordSerde` in Kafka). As with requests, one class serv
 records, which belong to the quorum (KIP-595, KIP-630, KIP-853), have no frame.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from typing import Final, TypeVar

@@ -7,8 +7,6 @@ A record sets or removes one value. A value has a key, such as a config resource
 several values, each has a name. An event has all changes of one key.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 

@@ -18,8 +18,6 @@ The rules are those of Kafka's `KafkaRaftClient` and `QuorumState`, with these a
 - a full disk does not end a replica: see `replica`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final
 

@@ -1,7 +1,5 @@
 """The options of the consensus, its effects, which `quorum.node` carries out in order, and its errors."""
 
-from __future__ import annotations
-
 import enum
 from typing import Any, Final, NamedTuple
 

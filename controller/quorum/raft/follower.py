@@ -4,8 +4,6 @@ A fetch from an offset acknowledges that all records below are durable here. So 
 the records that the last one returned.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, Final

@@ -1,8 +1,6 @@
 """The leader role: appends batches, answers Fetch, FetchSnapshot and DescribeQuorum, advances the high watermark, and
 sends BeginQuorumEpoch."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable, Sequence
 from typing import Any, Final

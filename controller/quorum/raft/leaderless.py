@@ -1,8 +1,6 @@
 """The roles of a replica without a leader, which hold elections (Vote, KIP-595 and KIP-996): unattached, prospective,
 candidate and resigned."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, ClassVar, Final
 
@@ -210,9 +208,7 @@ class Resigned(role.RoleState):
             ),
         )
         request = quorum.EndQuorumEpochRequest(
-            cluster_id=replica.options.cluster_id,
-            topics=role.topics_of(part),
-            leader_endpoints=replica.me.listeners,
+            cluster_id=replica.options.cluster_id, topics=role.topics_of(part), leader_endpoints=replica.me.listeners
         )
         for voter in self._successors:
             replica.send(None, replica.address_of(voter), request, replica.options.election_timeout_s)

@@ -5,8 +5,6 @@ offset after the last record. Records below `durable_end` survive a crash. Diver
 `ReplicatedLog` (validateOffsetAndEpoch, endOffsetForEpoch).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 

@@ -13,8 +13,6 @@ The voter that had the records of the last commit first is answered first. If a 
 delayed.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Final

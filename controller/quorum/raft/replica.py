@@ -7,8 +7,6 @@ can neither vote nor follow, and brokers would continue to contact it. Every oth
 because the content of the disk is then unknown.
 """
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Callable, Hashable
 from typing import Any, Final

@@ -4,8 +4,6 @@ A role does not replace itself: its methods return a transition or None, and `co
 `discovered` returns the one for a newer epoch or leader, `start_election` the one that begins an election.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final

@@ -3,8 +3,6 @@
 The checks and their error codes are those of Kafka's `AddVoterHandler`, `RemoveVoterHandler` and `UpdateVoterHandler`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final

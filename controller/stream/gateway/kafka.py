@@ -9,8 +9,6 @@ event loop. A command that Kafka did not acknowledge in time may still be in the
 reachable.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence

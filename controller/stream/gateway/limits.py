@@ -5,8 +5,6 @@ commands that are not decided yet. It no longer counts a command that timed out,
 it. Then, and with several gateways, which do not know the undecided commands of each other, a limit can be exceeded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace

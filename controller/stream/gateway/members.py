@@ -11,8 +11,6 @@ same order at all gateways, and remaining gateways are nodes of their own. The c
 node. Clients of a listener get the gateways' addresses of the listener with the same name.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable
 from operator import attrgetter

@@ -27,8 +27,6 @@ that submitted a change copies it before it answers. If that gateway dies, anoth
 heartbeats.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress

@@ -3,8 +3,6 @@
 `GatewayService` creates the parts, and stops them in order: stop accepting, answer decided requests, announce, close.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -18,8 +18,6 @@ among the partition's newest `RECENT_EVENTS`. Commands without events (dry runs,
 commands) may be decided again, with the same reply, and the client gets the first reply.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import reduce

@@ -10,8 +10,6 @@ A worker also writes to the topic: `record_decision` applies a decision before K
 at the expected offset, `commit` stores it in the log. If not, the partition is closed and reopened at the last commit.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing

@@ -11,8 +11,6 @@ has after the last decided one; commands that Kafka lost stay lost.
 Everything here blocks.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing

@@ -13,8 +13,6 @@ start with an empty folder: `error` reports this. Other errors of Kafka are logg
 All functions block, so call them in a thread.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -23,11 +21,7 @@ from typing import Any
 import msgspec
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
-    AdminClient,
-    ConfigResource,
-    NewTopic,
-)
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]  # not in its __all__
 
 from controller.brokers.cluster.link import silent_logger
 from controller.settings.load import ServeSettings, SettingsError

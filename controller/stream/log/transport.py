@@ -4,8 +4,6 @@ An append returns the offset of its records, so a worker detects another writer'
 idempotent and waits for all in-sync replicas. An uncertain outcome is an error, after which the engine reads the topic.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -8,8 +8,6 @@ the events prove; no offsets are committed. There is no static membership: a wor
 again.
 """
 
-from __future__ import annotations
-
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable

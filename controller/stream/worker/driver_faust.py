@@ -10,8 +10,6 @@ that Faust commits no offsets. No Faust table, web server, `take()` or static me
 lost command as an offset gap; the driver then fetches the command again.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

@@ -17,8 +17,6 @@ continuing would lose a command, or decide on a state that differs from the log.
 Time, Kafka, policies and the leader's tasks are arguments, so that a simulation can run this code.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from contextlib import aclosing

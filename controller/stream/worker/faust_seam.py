@@ -15,8 +15,6 @@ passed on, even if they never arrived. Therefore:
 - aiokafka's consumer is closed even without Kafka, where its own `stop` raises.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress

@@ -18,8 +18,6 @@ one owner reported brokers to all partitions, some reports could be lost with it
 that no worker owns.) The topics that hold the log are not managed: to delete one of these would delete everything.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing

@@ -12,8 +12,6 @@ A duplicate of a recently decided command (`recent_requests`) is skipped: its re
 the client gets the answer to the first command.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import msgspec

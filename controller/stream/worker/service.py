@@ -7,8 +7,6 @@ Exit codes. 2: topics or settings do not match. 3, at once: a decision could be 
 events of a newer release, or a bug. Exiting is safe, because every acknowledged event is in Kafka.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

@@ -8,8 +8,6 @@ two threads that need the same object may both fetch it.
 Non-goal: retries. An unavailable store raises ArchiveAway, which names it.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache

@@ -14,8 +14,6 @@ start with, as whoever can write to a data folder can. `controller.store.recover
 archive and its events, and `open_snapshot` a snapshot against the log.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,13 +42,7 @@ from events.logs.archive.store import ArchiveStore
 from events.logs.log import EventLog, grouped, pair_size
 from events.logs.rocksdb_database import Database
 from events.logs.rocksdb_recovery import classify
-from events.logs.snapshots import (
-    SnapshotDamaged,
-    open_snapshot,
-    snapshot_info,
-    snapshot_offsets,
-    store_snapshot,
-)
+from events.logs.snapshots import SnapshotDamaged, open_snapshot, snapshot_info, snapshot_offsets, store_snapshot
 
 BASES_MAX: Final = 2
 """Number of bases to keep: the newest, and one for a process that is reading it, or if the newest is damaged."""

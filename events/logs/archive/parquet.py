@@ -6,8 +6,6 @@ reader. Therefore this module reads the page headers: a few fields of Thrift's c
 GROUP rows of about GROUP_BYTES, and columns of bytes are written without a dictionary.
 """
 
-from __future__ import annotations
-
 from base64 import b64decode, b64encode
 from collections.abc import Collection, Sequence
 from typing import Any, Final

@@ -14,8 +14,6 @@ that one key is found without reading the others. A run is a range of consecutiv
                                           when it was archived
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import BytesIO

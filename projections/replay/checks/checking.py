@@ -9,8 +9,6 @@ shard go to one task, which checks its bucket with those views. This is the only
 Memory: a task has the columns of one bucket, about 500 bytes an event. A shard is never divided.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import filterfalse
 from secrets import token_hex  # noqa: TID251 - for the name of a file
@@ -119,11 +117,7 @@ def check_here(
 
 
 def check_in_buckets(
-    runner: Runner,
-    events: Events,
-    wanted: Sequence[Invariant] = (),
-    limit: int | None = None,
-    save: Save | None = None,
+    runner: Runner, events: Events, wanted: Sequence[Invariant] = (), limit: int | None = None, save: Save | None = None
 ) -> Result:
     """Check events in buckets of the shards. This process runs the queries of views that need the whole log, such as
     `broker_spans`. Each task writes its `carried_events` to a file, because Java is slow with rows of lists. Raises

@@ -11,8 +11,6 @@ the carried events may be misleading, a new event of an earlier request, or a to
 If there is a suspicion, all topics with new events are checked again from their first event on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256

@@ -6,8 +6,6 @@ of the shards.
 Non-goal: reading logs. `history_of` gets the events as Arrow batches from its caller.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

@@ -10,8 +10,6 @@ Non-goals: checking that decisions were right (`redecide`), and that the live st
 log (`compare`). Logs are checked from their first event on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any

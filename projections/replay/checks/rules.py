@@ -5,8 +5,6 @@ have `log_partition`, `offset` and `topic`. The comment before the query has the
 requirement; more lines explain it. invariants.sql has the built-in invariants; users write files of the same form.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """Runs `topicwright replay sql`, `shell` and `views`: SQL on the events of a log and on the views in views.sql."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

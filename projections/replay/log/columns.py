@@ -10,8 +10,6 @@ Non-goal: derived values. The one exception is `shard`, the shard key of the top
 topic).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import attrgetter

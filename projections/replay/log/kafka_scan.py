@@ -10,8 +10,6 @@ Memory: some hundred bytes for each range, and the events of brokers and setting
 Non-goal: storing the other events. Tasks read them from Kafka again.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import closing

@@ -6,8 +6,6 @@ topic once, so everything read through the ref ends at the same events. A task r
 partition, as Arrow batches with the columns of `columns` (`read_range`).
 """
 
-from __future__ import annotations
-
 import gc
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -21,8 +21,6 @@ Non-goals: following (for later events, open the folder again), and freezing the
 RocksDB reads it up to the last complete record, which is always a prefix of what was written.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import threading

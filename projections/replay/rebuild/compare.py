@@ -17,8 +17,6 @@ event, it missed that event.
 Non-goal: points in time in the past, because the live side has only the current state.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
@@ -42,15 +40,7 @@ from projections.replay.log.secondary import FrozenLog, frozen_log
 from projections.replay.outcome import Options, Outcome, ReplayError
 from projections.replay.rebuild.rebuild import HASHES, beginning, begun_at, folded, hash_rows, state_hash
 from projections.replay.runner import Runner
-from projections.replay.shards import (
-    AT_FIRST,
-    STORED,
-    Beginning,
-    cluster_events,
-    fold_shards,
-    rows_of,
-    stored_rows,
-)
+from projections.replay.shards import AT_FIRST, STORED, Beginning, cluster_events, fold_shards, rows_of, stored_rows
 from projections.text.names import topic_id_text
 from projections.text.wording import event_text, many
 

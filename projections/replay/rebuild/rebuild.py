@@ -7,8 +7,6 @@ SHA-256 of the topic's bytes in the live store, joined if the store has them in 
 Non-goals: reading the live state (`compare` reads it), and brokers and requests, which the views of `replay sql` have.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from operator import itemgetter
@@ -29,16 +27,7 @@ from projections.replay.log.kafka_scan import Stored
 from projections.replay.log.log_ref import Ends, Ref, as_of, ends_of, offsets_row
 from projections.replay.outcome import Options, Outcome, Table
 from projections.replay.runner import WRITTEN, Runner, check_new, new_folder
-from projections.replay.shards import (
-    AT_FIRST,
-    BEGUN,
-    Beginning,
-    Row,
-    Shard,
-    as_batches,
-    fold_shards,
-    newest_snapshot,
-)
+from projections.replay.shards import AT_FIRST, BEGUN, Beginning, Row, Shard, as_batches, fold_shards, newest_snapshot
 from projections.text.names import topic_id_text
 from projections.text.points_in_time import iso
 from projections.text.wording import many

@@ -14,8 +14,6 @@ hypothesis, recorded verdicts apply; a request that now reaches the policies for
 unjudged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial

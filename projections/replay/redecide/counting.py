@@ -8,8 +8,6 @@ Over Kafka, each partition has its own offsets. A request then has the counts of
 knew. For limits that are only tried, they are the counts at the time of the request.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter

@@ -6,8 +6,6 @@ reads the files of the logs while the service writes to them (`projections.repla
 the service. It runs at a low priority, and the system ends it after LIMIT_S.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
@@ -29,15 +27,7 @@ from projections.replay.redecide.whatif import WhatIf
 from projections.replay.runner import InProcess
 from projections.replay.shards import AT_FIRST, Beginning, Row, newest_snapshot, rows_of
 from projections.text.wording import many
-from projections.views.backtests import (
-    LIMIT_S,
-    Past,
-    RulesTestView,
-    Task,
-    TrialGroupView,
-    TrialView,
-    group_of,
-)
+from projections.views.backtests import LIMIT_S, Past, RulesTestView, Task, TrialGroupView, TrialView, group_of
 
 NICENESS = 10
 GROUPS_MAX, REQUESTS_MAX = 500, 1_000

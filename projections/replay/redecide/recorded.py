@@ -10,8 +10,6 @@ altered log this may be false. Then some requests have too few events, or some e
 Observations (brokers, confirmations, deadlines) are not requests, and dry runs are not recorded.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 

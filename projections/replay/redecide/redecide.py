@@ -15,8 +15,6 @@ Non-goal: deciding observations again (of brokers, and of time that passes). The
 everything that was observed.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -90,12 +88,7 @@ def run_redecide(runner: Runner, ref: Ref, options: Options) -> Outcome:
 
 
 def decided_again(
-    runner: Runner,
-    ref: Ref,
-    ends: Ends,
-    trusted: Collection[Pairs] = (),
-    start: int = 0,
-    begin: Beginning = AT_FIRST,
+    runner: Runner, ref: Ref, ends: Ends, trusted: Collection[Pairs] = (), start: int = 0, begin: Beginning = AT_FIRST
 ) -> tuple[int, Counter[str], list[dict[str, Any]]]:
     """Decide the requests from offset `start` until before `ends` again; `begin` as in `fold_requests`.
     `trusted` are the settings whose recorded policies judge again.

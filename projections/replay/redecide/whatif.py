@@ -5,8 +5,6 @@ no decision depends on, invalid values, and policies that cannot be loaded or co
 allowed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path

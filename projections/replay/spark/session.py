@@ -14,8 +14,6 @@ redirected, and shown only if Spark does not start.
 data source: for a Python data source Spark starts three more processes, which adds four seconds to the first result.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -25,8 +25,6 @@ error has the offset of the first event that is missing or is not an event of th
 Non-goal: writing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 

@@ -148,14 +148,7 @@ async def test_errors_of_pages(eventful: Service) -> None:
 
 def test_links_across_log_partitions_use_times_instead_of_offsets() -> None:
     as_of = AsOfView(7, "2026-07-17T10:00:00.000Z", 1784282400000, partition=3)
-    frame = Frame(
-        path="/topics/t",
-        query={"at": "7"},
-        at="7",
-        principal="",
-        has_partitions=True,
-        as_of=as_of,
-    )
+    frame = Frame(path="/topics/t", query={"at": "7"}, at="7", principal="", has_partitions=True, as_of=as_of)
     assert frame.link("topics") == "/topics?at=2026-07-17T10%3A00%3A00.000Z"
     assert frame.here(partition=100) == "?at=7&partition=100"
     assert frame.then(5, "2026-07-17T09:00:00.000Z") == "?at=2026-07-17T09%3A00%3A00.000Z"

@@ -12,14 +12,7 @@ from hypothesis import strategies as st
 
 from controller.machine.configs import topic_configs
 from controller.machine.configs.topic_configs import BROKER_SYNONYMS, BY_NAME, TOPIC_CONFIGS
-from controller.machine.configs.values import (
-    Bad,
-    ConfigType,
-    allowed_text,
-    range_text,
-    read_value,
-    value_text,
-)
+from controller.machine.configs.values import Bad, ConfigType, allowed_text, range_text, read_value, value_text
 from controller.machine.errors import ErrorCode, Rejection
 from tests.machine.configs.kafka_golden import KAFKA, SynonymRow, TableRow, Together
 

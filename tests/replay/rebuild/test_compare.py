@@ -70,14 +70,8 @@ def with_partition(number: int, **changes: Any) -> Callable[[Topic], Topic]:
 CHANGED: dict[str, tuple[Callable[[Topic], Topic], str]] = {
     "a leader that no event elected": (with_partition(1, leader=BrokerId(9)), UNEXPLAINED),
     "changed more often than the log says": (with_partition(0, partition_epoch=99, leader=BrokerId(2)), UNEXPLAINED),
-    "configs that it never had": (
-        lambda topic: replace(topic, configs=(("retention.ms", "77"),)),
-        UNEXPLAINED,
-    ),
-    "not ready": (
-        lambda topic: replace(topic, ready_at_ms=None, propagated=(BrokerId(1),)),
-        "pay.orders is ready",
-    ),
+    "configs that it never had": (lambda topic: replace(topic, configs=(("retention.ms", "77"),)), UNEXPLAINED),
+    "not ready": (lambda topic: replace(topic, ready_at_ms=None, propagated=(BrokerId(1),)), "pay.orders is ready"),
     "another name": (lambda topic: replace(topic, name=TopicName("pay_orders")), UNEXPLAINED),
 }
 

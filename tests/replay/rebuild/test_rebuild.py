@@ -14,9 +14,7 @@ from pyspark.sql import SparkSession
 
 from controller.machine.state import DictTopics, State
 from controller.store.stored_topics import TOPIC
-from events.catalog import (
-    Recorded,
-)
+from events.catalog import Recorded
 from events.names import shard_key
 from projections.replay.log.log_ref import LogRef
 from projections.replay.log.secondary import frozen_log

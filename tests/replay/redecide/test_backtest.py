@@ -22,14 +22,7 @@ from events.catalog import ChangeRejected, CreateRejected, CreateRequested, Reco
 from projections.replay.log.log_ref import LogRef
 from projections.replay.outcome import Options, ReplayError
 from projections.replay.redecide import whatif
-from projections.replay.redecide.backtest import (
-    Change,
-    Effect,
-    counted,
-    effects,
-    run_backtest,
-    tally,
-)
+from projections.replay.redecide.backtest import Change, Effect, counted, effects, run_backtest, tally
 from projections.replay.redecide.recorded import Timeline
 from projections.replay.redecide.whatif import Policies, WhatIf, check, what_if
 from projections.replay.runner import InProcess

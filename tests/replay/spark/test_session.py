@@ -12,13 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from projections.replay.outcome import ReplayError, message_of
-from projections.replay.spark.session import (
-    check_java,
-    is_connect,
-    roots_of,
-    spark_session,
-    zipped,
-)
+from projections.replay.spark.session import check_java, is_connect, roots_of, spark_session, zipped
 
 
 def _java(folder: Path, script: str) -> Path:

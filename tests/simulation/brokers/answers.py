@@ -170,10 +170,7 @@ class Answers:
         assert self._was(since, shown), f"{one} was never the state: {self._witness.part(key)}"
 
     def assigned(
-        self,
-        since: int,
-        request: cluster.AssignReplicasToDirsRequest,
-        answer: cluster.AssignReplicasToDirsResponse,
+        self, since: int, request: cluster.AssignReplicasToDirsRequest, answer: cluster.AssignReplicasToDirsResponse
     ) -> None:
         me = request.broker_id
         if answer.error_code:

@@ -11,12 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from controller.kafka.messages import ZERO_UUID
-from controller.kafka.messages.records import (
-    MetadataRecord,
-    PartitionRecord,
-    RegisterBrokerRecord,
-    TopicRecord,
-)
+from controller.kafka.messages.records import MetadataRecord, PartitionRecord, RegisterBrokerRecord, TopicRecord
 from controller.quorum.log.batches import RecordBatch, decode_batches
 from controller.quorum.log.image import MetadataImage
 from controller.quorum.log.metadata_codec import decode_record

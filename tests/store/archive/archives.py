@@ -56,11 +56,7 @@ def live_on(log: RocksDbLog, events: int) -> None:
 def archiver(log: EventLog, place: ArchiveStore, writer: Writer = WRITER) -> Archiver:
     """Returns an archiver with small segments."""
     return Archiver(
-        log,
-        place,
-        ManifestWriter(place, writer),
-        known=lambda: list(segments_of(log)),
-        segment_events=SEGMENT,
+        log, place, ManifestWriter(place, writer), known=lambda: list(segments_of(log)), segment_events=SEGMENT
     )
 
 

@@ -13,12 +13,7 @@ from controller.access.mutation_quotas import MutationQuotas
 from controller.controller_api import Reply
 from controller.machine.commands.commands import CreateTopic
 from controller.stream.gateway.kafka import Done, FollowedEvents, NotProduced, Record
-from controller.stream.gateway.members import (
-    Announcement,
-    Members,
-    StreamGateway,
-    encode_announcement,
-)
+from controller.stream.gateway.members import Announcement, Members, StreamGateway, encode_announcement
 from controller.stream.gateway.node import GatewayNode
 from controller.stream.log.codec import decode_command
 from controller.stream.log.partition import PartitionState

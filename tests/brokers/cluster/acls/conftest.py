@@ -22,10 +22,7 @@ from tests.support.wire import Wire
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     module = "org.apache.kafka.common.security"
     of_tokens = f'{module}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="{ADMIN}";'
-    of_scram = {
-        "sasl_jaas_config": f"{module}.scram.ScramLoginModule required;",
-        "connections_max_reauth_ms": "4000",
-    }
+    of_scram = {"sasl_jaas_config": f"{module}.scram.ScramLoginModule required;", "connections_max_reauth_ms": "4000"}
     more = {
         "sasl_enabled_mechanisms": "PLAIN,SCRAM-SHA-512,OAUTHBEARER",
         "listener_name_broker_oauthbearer_sasl_jaas_config": of_tokens,

@@ -8,12 +8,7 @@ from collections import Counter
 
 import pytest
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs do not export these
-    AdminClient,
-    ScramCredentialInfo,
-    ScramMechanism,
-    UserScramCredentialUpsertion,
-)
+from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion  # type: ignore[attr-defined]  # its stubs do not export these
 
 from tests.brokers.cluster.acls.served import UNSECURED, basic, client
 from tests.reference.access_servers import logged_in, password_of
