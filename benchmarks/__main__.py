@@ -4,8 +4,6 @@ If Kafka's jars, Java or Spark are missing, a line names each benchmark that nee
 duration of each benchmark goes to standard error.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

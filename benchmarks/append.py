@@ -4,8 +4,6 @@ An append is an event of 200 bytes, its index entries and one state value. The f
 many bytes and is synced. It is measured right before each line, because the speed of disks varies.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 import time

@@ -1,7 +1,5 @@
 """A minimal Kafka client for benchmarks: frames are encoded before the clock starts."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

@@ -7,8 +7,6 @@ and files together (`/proc/PID/io`), show that no records pass through it.
 `python -m benchmarks.cluster_records [--rounds N] [--mib N] [--json]`
 """
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -4,8 +4,6 @@ A minimal client sends the same frames to Topicwright (fsync on, three simulated
 node of a real Kafka; in one row the client is librdkafka. Names differ from run to run, so every create is new.
 """
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,7 +1,5 @@
 """Figures of a benchmark, printed as a table or as JSON."""
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import sys

@@ -9,8 +9,6 @@ brokers fail and return. With `--skewed` half of all events concern one topic, w
 The same arguments always give the same log.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import time

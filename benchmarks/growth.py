@@ -6,8 +6,6 @@ linear in the affected items takes the same time for each at every size. Memory 
 operations.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

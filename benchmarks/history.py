@@ -9,8 +9,6 @@ further. Snapshots are taken as in `serve`.
 Each figure has the wall time and the processor time, which other users of the machine change less.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import random

@@ -6,8 +6,6 @@ empty folder starts from a base.
 If DIR has a log of `benchmarks.history`, it is used as it is; its archive is DIR-archive.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Many topics: restart time, memory with a million partitions, and listing under concurrent requests."""
 
-from __future__ import annotations
-
 import threading
 import time
 from pathlib import Path

@@ -7,8 +7,6 @@ like the log of a stopped service, without other work. Pages are requested as by
 compressed. The client runs in the same loop, so its work counts too.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import random

@@ -11,8 +11,6 @@ every snapshot must match the log. A violation ends the benchmark.
 [--clusters NAME,…] [--json FILE]`
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Mapping, Sequence

@@ -8,8 +8,6 @@ event log does, and until it votes; and its memory then.
 `python -m benchmarks.quorum_log [--records N] [--changes-per-partition N] [--set KEY=VALUE]`
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import re

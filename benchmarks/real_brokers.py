@@ -8,8 +8,6 @@ same settings.
 `python -m benchmarks.real_brokers [--count N] [--partitions N] [--json]`
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

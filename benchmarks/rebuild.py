@@ -1,7 +1,5 @@
 """Rebuild of state from the log in plain Python on one core: read, decode, apply."""
 
-from __future__ import annotations
-
 import gc
 import time
 from pathlib import Path

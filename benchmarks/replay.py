@@ -9,8 +9,6 @@ processor seconds (user and system, of all processes). Memory is the highest pro
 Python processes below this one.
 """
 
-from __future__ import annotations
-
 import gc
 import time
 from collections.abc import Callable

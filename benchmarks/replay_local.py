@@ -7,8 +7,6 @@ its events in one topic, and with 100,000 partitions of that topic. The uniform 
 once more after 1 % new events.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Starts Topicwright as a process, and a real Kafka from the jars of `make tools`."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

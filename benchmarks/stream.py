@@ -5,8 +5,6 @@ run. The times are the workers' record timestamps. Latency: one command at a tim
 sent until its decision arrives at a consumer. Kafka is one combined node, replication factor 1, on the same machine.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Iterator, Sequence

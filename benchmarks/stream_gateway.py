@@ -5,8 +5,6 @@ brokers) and one node of a real Kafka: a request that waits for a topic crosses 
 once with the decision, the brokers' confirmations and the answer.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from tempfile import TemporaryDirectory

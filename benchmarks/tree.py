@@ -4,8 +4,6 @@ The figure is the server's processor time for a topic, which other users of the 
 of the rounds.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack

@@ -4,8 +4,6 @@ Wall time says little on a shared machine. Processor seconds, user and system to
 itself. On an idle machine the wall time is at least their number divided by the number of cores.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import threading

@@ -1,7 +1,5 @@
 """Servers that tests share: each starts when the first test requests it, and ends with the session."""
 
-from __future__ import annotations
-
 import gc
 import os
 from collections.abc import Iterator

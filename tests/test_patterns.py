@@ -3,8 +3,6 @@
 Python's own engine would take minutes or longer for each row. The time limit allows for a busy machine.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The release number is the same in the code, in the distribution and in the output of the command."""
 
-from __future__ import annotations
-
 import subprocess
 from importlib.metadata import version
 

@@ -1,7 +1,5 @@
 """The standard authorizer, compared with a linear scan over the ACLs. A table covers the rules that the scan omits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

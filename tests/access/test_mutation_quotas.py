@@ -1,7 +1,5 @@
 """Mutation quotas (KIP-599): shared buckets, refill, strict and permissive APIs."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Many refused requests: the first is recorded, similar ones are counted, and the counters are bounded."""
 
-from __future__ import annotations
-
 import itertools
 
 from controller.access.refusals import (

@@ -1,7 +1,5 @@
 """Tokens of an identity provider: valid ones, forged ones, random ones; and a provider that changes or fails."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

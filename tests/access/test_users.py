@@ -1,7 +1,5 @@
 """Authentication: timing, cost, fake credentials, and fair use of the login threads by networks."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

@@ -1,7 +1,5 @@
 """A running controller for each test."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import pytest

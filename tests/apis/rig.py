@@ -1,7 +1,5 @@
 """An in-memory controller with simulated brokers, called through the handlers of its listeners."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import itertools

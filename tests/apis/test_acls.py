@@ -1,7 +1,5 @@
 """CreateAcls, DescribeAcls, DeleteAcls and quotas through the handlers, with the standard authorizer."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 

@@ -1,7 +1,5 @@
 """ApiVersions: the APIs advertised to each kind of client; and Produce, which is advertised but rejected."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Limits on the changes of one request and on the size of one response. Long work yields to the event loop."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable
 from typing import Any

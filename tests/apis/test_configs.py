@@ -1,7 +1,5 @@
 """Configs of simulated brokers, of the target cluster's brokers, and of groups."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 from typing import Any

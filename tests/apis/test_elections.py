@@ -1,7 +1,5 @@
 """ElectLeaders (KIP-460) with simulated brokers moves leadership back to the preferred leader."""
 
-from __future__ import annotations
-
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.topics import ElectLeadersRequest, TopicPartitions
 from controller.machine.errors import ErrorCode

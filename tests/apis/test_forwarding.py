@@ -1,7 +1,5 @@
 """Requests forwarded to another server: unchanged, in order, and never requests of the cluster's own brokers."""
 
-from __future__ import annotations
-
 import asyncio
 import struct
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Metadata: auto-creation, and topics with very many partitions."""
 
-from __future__ import annotations
-
 import threading
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """The permission hook (KIP-4 rule 3): errors of an unauthorized principal, and the data hidden from it."""
 
-from __future__ import annotations
-
 import re
 
 from controller.access.authorizer import Operation, Requester, ResourceType

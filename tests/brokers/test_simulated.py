@@ -1,7 +1,5 @@
 """Simulated brokers: delay, failure, restart, joining."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

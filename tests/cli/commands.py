@@ -1,7 +1,5 @@
 """Runs commands in the process of the tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple

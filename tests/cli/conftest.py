@@ -1,7 +1,5 @@
 """Fixtures that run commands in the process of the tests."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`topicwright acls` and `topicwright quotas` at a running service, and their errors."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

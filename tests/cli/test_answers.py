@@ -1,7 +1,5 @@
 """Every reading command gives the same answer from a service and from a folder, in every format; and helpful errors."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Approvals on the command line of a running service, and kill -9 between their steps."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

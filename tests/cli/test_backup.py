@@ -1,7 +1,5 @@
 """`topicwright backup` copies new events; `recover` restores the log up to any point in time."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

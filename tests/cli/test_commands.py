@@ -1,8 +1,6 @@
 """`topic`, `check` and `completion`; the location of each command; and wrong usage, which ends with exit code 2 and an
 explanation."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -1,7 +1,5 @@
 """`topicwright events`, `requests`, `explain`, `brokers` and `settings`, for recorded events and while following."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

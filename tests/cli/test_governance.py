@@ -1,7 +1,5 @@
 """Labels, and recreating deleted topics, on the command line of a running service."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

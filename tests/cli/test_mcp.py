@@ -1,7 +1,5 @@
 """`topicwright mcp`, driven by the official client: the five questions of an on-call engineer, bounds, and errors."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

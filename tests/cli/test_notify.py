@@ -1,7 +1,5 @@
 """Notifications: a consumer that is killed, redirects, hangs or is at a private address; and wrong flags."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

@@ -1,7 +1,5 @@
 """Notifications in a topic of a real Kafka that is killed: in order, none lost, with the topic as key."""
 
-from __future__ import annotations
-
 import json
 from contextlib import ExitStack, closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The five questions of an on-call engineer, each answered by one command."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

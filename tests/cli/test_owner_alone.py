@@ -1,8 +1,6 @@
 """Commands write files that only their owner can read, whatever the umask, and warn about other files. Reading the
 folder of a stopped service changes no byte of it, even after a kill."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

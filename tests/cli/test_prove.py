@@ -1,8 +1,6 @@
 """`topicwright prove` and `verify`, and the stand-alone verifier in docs/: they accept valid proofs and reject all
 others."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import shutil

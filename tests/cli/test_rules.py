@@ -1,7 +1,5 @@
 """`topicwright rules` with a running service: test, apply, show, history, diff, and the rules file of the settings."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

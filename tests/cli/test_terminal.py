@@ -1,7 +1,5 @@
 """Tables, times, contexts, colours and the pager."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,8 +1,6 @@
 """`topicwright topics` on the folder of a stopped service; dry runs of creates; and query commands on the folder of
 a stopped worker or gateway, which has a log for each partition."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

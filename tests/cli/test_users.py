@@ -1,7 +1,5 @@
 """`topicwright users`: in a data folder, in a file and through the admin API; and its errors."""
 
-from __future__ import annotations
-
 import io
 import json
 import socket

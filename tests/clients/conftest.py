@@ -1,7 +1,5 @@
 """A topic name for each test."""
 
-from __future__ import annotations
-
 import uuid
 
 import pytest

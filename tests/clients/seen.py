@@ -4,8 +4,6 @@ Create a topic of three partitions with factor 2 and retention.ms=7200000; list;
 it again; create another with retention.ms=soon; grow it to five partitions; delete it.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 PARTITIONS, FACTOR, GROWN = 3, 2, 5

@@ -3,8 +3,6 @@
 The differential table covers every version of Metadata; these tests run the consumers.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from functools import partial

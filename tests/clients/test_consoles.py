@@ -1,8 +1,6 @@
 """Consoles and administration tools read everything from a service with simulated brokers, without an error: Kafka's
 own tools, librdkafka's admin client and kafka-python's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs each example for client authors as its first lines say: one topic is created, then one is rejected."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Mapping

@@ -1,8 +1,6 @@
 """Offsets, groups and configs of brokers that store no records. And KIP-4's routing: clients that know one broker find
 the controller."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

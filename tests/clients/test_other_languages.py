@@ -1,7 +1,5 @@
 """Clients in Java (4.4, 3.9 and 2.0), JavaScript (kafkajs) and Go (franz-go), each as a separate program."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import NamedTuple

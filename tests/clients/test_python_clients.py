@@ -1,7 +1,5 @@
 """The three Python clients: confluent-kafka (librdkafka), kafka-python and aiokafka."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Terraform with its Kafka provider: topics with labels, applied, changed, and applied again without a difference."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Imports every module and runs the demo. `test_pythons` starts it with each Python, with warnings as errors."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 import sys

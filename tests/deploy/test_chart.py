@@ -1,8 +1,6 @@
 """The Helm chart: it passes helm's checks, and renders exactly the manifests of deploy/kubernetes, which
 `test_manifests` checks."""
 
-from __future__ import annotations
-
 import subprocess
 from typing import Any
 

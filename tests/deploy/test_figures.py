@@ -1,7 +1,5 @@
 """The alert rules and the dashboard pass their own checkers and match the metrics of /metrics."""
 
-from __future__ import annotations
-
 import asyncio
 import copy
 import json

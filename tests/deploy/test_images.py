@@ -1,7 +1,5 @@
 """The images and the workflows: what the Dockerfile and .github promise about users, pins, platforms and health."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

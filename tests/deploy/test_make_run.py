@@ -1,7 +1,5 @@
 """`make run` links the command, and prints how to reach it if no folder of PATH has it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

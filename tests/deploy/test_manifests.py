@@ -1,8 +1,6 @@
 """The Kubernetes manifests, checked with Kubernetes' schemas, and the systemd units, with systemd's checker. Both match
 this project's command line and paths."""
 
-from __future__ import annotations
-
 import configparser
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The project runs on each supported Python that is installed: this one, and others on the PATH."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

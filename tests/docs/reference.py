@@ -1,7 +1,5 @@
 """docs/http.md, rendered from the OpenAPI document: `python -m tests.docs.reference > docs/http.md`."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import sys

@@ -1,7 +1,5 @@
 """Generates docs/settings.md from the declared settings: `python -m tests.docs.settings > docs/settings.md`."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import sys

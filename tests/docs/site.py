@@ -2,8 +2,6 @@
 
 `test_docs_index_has_every_page_and_links_resolve` checks them, and `mkdocs build --strict` all other links."""
 
-from __future__ import annotations
-
 import re
 
 _OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./[^)]*|adr/)\)")

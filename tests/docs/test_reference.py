@@ -1,7 +1,5 @@
 """The generated page of the HTTP API is up to date."""
 
-from __future__ import annotations
-
 from tests.docs.reference import page
 from tests.support.tools import ROOT
 

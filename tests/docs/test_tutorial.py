@@ -1,7 +1,5 @@
 """The tutorial's commands, typed in order by a shell, print what it says."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

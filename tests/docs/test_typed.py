@@ -1,7 +1,5 @@
 """Every command in README and docs prints what they show, on a fresh folder."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

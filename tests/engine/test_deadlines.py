@@ -1,7 +1,5 @@
 """Request timeouts: the client's answer, the events in the log, and the topic's state."""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 from typing import Any

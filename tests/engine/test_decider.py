@@ -1,7 +1,5 @@
 """The decider ends a slice of decisions when its time is used up."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Any, NoReturn

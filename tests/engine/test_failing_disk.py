@@ -1,7 +1,5 @@
 """Disk failures: errors of clients, events that survive, and recovery."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 

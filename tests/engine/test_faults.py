@@ -1,7 +1,5 @@
 """An exception fails only the command that caused it, for each kind of command and each place."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """A flush may block the event loop briefly. After a slow flush, the next ones do not block it."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Coroutine, Iterator

@@ -1,7 +1,5 @@
 """Group commit: which commands share a commit, when they are answered, and what readers see before."""
 
-from __future__ import annotations
-
 import asyncio
 
 from controller.engine.group_commit import COMMANDS_PER_COMMIT_MAX

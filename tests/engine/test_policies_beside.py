@@ -1,7 +1,5 @@
 """Policies run concurrently with the group commit: slow, failing and late verdicts, and their order."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Reconciliation of topics after brokers join, stop or start."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Floods of refused requests write a bounded number of events, and the controller counts each request."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """A controller with a replicated log: it decides while it leads, and serves committed events while it follows."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

@@ -1,7 +1,5 @@
 """Log lines of decisions and broker states."""
 
-from __future__ import annotations
-
 from tests.engine.stage import Stage, on_stage
 from tests.simulation.virtual_time import on_virtual_time
 

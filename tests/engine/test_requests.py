@@ -1,7 +1,5 @@
 """Requests and the answers they wait for; timestamps and ids of commands."""
 
-from __future__ import annotations
-
 import asyncio
 from itertools import pairwise
 

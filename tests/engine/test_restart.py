@@ -1,7 +1,5 @@
 """Restarts on the same log."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 

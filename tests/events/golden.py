@@ -5,8 +5,6 @@ tests.events.golden NAME…` rewrites files from `HISTORIES`: only for a new fil
 or the state.
 """
 
-from __future__ import annotations
-
 import base64
 import sys
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 """The event catalog: documented, frozen, and extended only by fields at the end. The codec: canonical bytes that
 round-trip, errors for invalid bytes, hidden secrets. Golden logs are read unchanged."""
 
-from __future__ import annotations
-
 import inspect
 from pathlib import Path
 from typing import Any

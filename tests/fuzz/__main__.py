@@ -4,8 +4,6 @@ With `--worst` it sends the most expensive requests of each API, in its oldest a
 the event loop was blocked, its processor time, and the number of objects that remain.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import time

@@ -1,7 +1,5 @@
 """Rewrites captures.txt with frames that librdkafka and kafka-python send: `python -m tests.fuzz.capture`."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import warnings

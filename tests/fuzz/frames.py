@@ -1,7 +1,5 @@
 """Malformed and hostile frames: the most expensive of each API and version, and mutations of valid frames."""
 
-from __future__ import annotations
-
 import random
 import struct
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Sends malformed frames to a target while a valid client uses it, and measures the effect."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 from collections.abc import Callable

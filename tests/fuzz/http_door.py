@@ -5,8 +5,6 @@ requests. For all of them: no response is an internal server error, an error has
 form, a response matches the document, the server keeps answering other clients, and its memory does not grow.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import re

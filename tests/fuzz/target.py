@@ -1,7 +1,5 @@
 """A controller with a listener in a thread, which measures how long its event loop is blocked."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import socket

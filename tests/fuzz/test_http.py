@@ -1,7 +1,5 @@
 """Fuzzed HTTP requests; FUZZ_SEED repeats a failure. For hours: `python -m tests.fuzz.http_door`."""
 
-from __future__ import annotations
-
 import os
 import random
 

@@ -3,8 +3,6 @@
 `python -m tests.fuzz` runs for hours; `FUZZ_SEED` repeats a failure.
 """
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ change, as a careless provider would. An oracle that does not use the code under
 right.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

@@ -1,7 +1,5 @@
 """Fixtures: an HTTP service and users for each test."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 

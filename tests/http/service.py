@@ -1,7 +1,5 @@
 """A complete controller with an HTTP server in the test's own event loop, reached through real sockets."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence

@@ -1,7 +1,5 @@
 """Changes of topics and of simulated brokers over HTTP."""
 
-from __future__ import annotations
-
 import pytest
 
 from controller.http import writes as simulated

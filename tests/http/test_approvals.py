@@ -1,7 +1,5 @@
 """Requests that wait for approval over HTTP and on the page: who sees, approves, denies and withdraws them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

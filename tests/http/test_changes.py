@@ -1,7 +1,5 @@
 """Idempotency-Key: a repeated request is executed once and gets the first response."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Limits of connections: idle clients, incomplete requests, and clients that do not read their response."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import ssl

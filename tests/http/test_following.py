@@ -1,7 +1,5 @@
 """Following events over HTTP: each event is sent as soon as it is durable."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from contextlib import AsyncExitStack

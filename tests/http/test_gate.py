@@ -1,8 +1,6 @@
 """Access over HTTP: allowed host names, the client's address behind a proxy, required logins, principals, and the cost
 of a failed login."""
 
-from __future__ import annotations
-
 import base64
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A client generated from the OpenAPI document works, so the document describes the API correctly."""
 
-from __future__ import annotations
-
 import asyncio
 import importlib
 import json

@@ -1,7 +1,5 @@
 """The health of a cluster names each problem with its cause."""
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence

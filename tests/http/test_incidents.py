@@ -1,8 +1,6 @@
 """Each planted incident gets its cause and the brokers that it waits for, in `/v1/health`, on the page and in
 `topicwright status` alike."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

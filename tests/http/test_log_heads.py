@@ -1,7 +1,5 @@
 """Tree heads and proofs over HTTP: they match the log, need permission to read its events, and contain no secrets."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 from pathlib import Path

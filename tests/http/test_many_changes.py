@@ -1,7 +1,5 @@
 """`POST /v1/changes`: many changes of topics in one request."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.http.service import Rules, Service, service

@@ -1,7 +1,5 @@
 """Prometheus metrics: reported values are exposed, and gauges are read from the state."""
 
-from __future__ import annotations
-
 import asyncio
 import platform
 import re

@@ -1,7 +1,5 @@
 """Overviews over HTTP: requests by time, a summary, timelines, and one broker."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qsl
 

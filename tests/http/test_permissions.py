@@ -1,8 +1,6 @@
 """Permissions over HTTP equal those of the Kafka protocol. A page of a list has a bounded cost, and no page reveals a
 hidden name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product

@@ -1,7 +1,5 @@
 """Queries over HTTP: now, at any offset or time, and their errors."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rules over HTTP and on their page: test, backtest, apply, versions and their changes."""
 
-from __future__ import annotations
-
 import asyncio
 import html
 import re

@@ -1,7 +1,5 @@
 """Answers that count all topics: a response has the topics read so far, and repeated requests get all."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 """The HTTP server: addresses, shutdown, log lines and query threads; and caching, compression, errors (RFC 9457) and
 HEAD."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import logging

@@ -1,7 +1,5 @@
 """Creating and deleting topics over HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

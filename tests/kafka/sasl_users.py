@@ -1,7 +1,5 @@
 """Users in memory, and an independent SCRAM client."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

@@ -1,7 +1,5 @@
 """SCRAM: the examples of the RFCs, an independent client, and invalid client messages."""
 
-from __future__ import annotations
-
 import base64
 import re
 

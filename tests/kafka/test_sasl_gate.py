@@ -1,7 +1,5 @@
 """SASL: no request before authentication, one log line per failure, reauthentication when the session ends."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import AsyncExitStack
 from typing import Any

@@ -1,7 +1,5 @@
 """Formats decisions as short texts for the tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from controller.machine.decision import Decision

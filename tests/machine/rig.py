@@ -1,7 +1,5 @@
 """Runs the machine without an engine: decides commands, and applies and stores their events."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import msgspec

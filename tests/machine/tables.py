@@ -10,8 +10,6 @@ A row has three columns between bars:
 Lines that begin with # are headings.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

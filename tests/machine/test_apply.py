@@ -1,7 +1,5 @@
 """`apply` raises on an event that does not fit the state. Such an event is a bug or damage, and must not be skipped."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

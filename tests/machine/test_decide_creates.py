@@ -1,8 +1,6 @@
 """Decisions on creates as text tables, by the rules of KIP-4, KIP-108, KIP-361 and KIP-409. tests/reference compares
 more invalid requests with Kafka."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.machine.in_short import in_short

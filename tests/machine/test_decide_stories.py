@@ -3,8 +3,6 @@
 A story begins with the initial state (see `tables`). Each further line is a command with its decision.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.machine.tables import given, play, stories

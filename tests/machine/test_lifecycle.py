@@ -1,7 +1,5 @@
 """The life-cycle tables, and the page generated from them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Decisions with a target cluster: its own changes, its refusals, and dry runs."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.machine.audit.auditor import audit

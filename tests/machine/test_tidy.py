@@ -1,7 +1,5 @@
 """Style as tests: the machine is pure, deterministic and documented; product files and folders are small."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from collections import Counter

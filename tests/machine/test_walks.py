@@ -1,7 +1,5 @@
 """Properties of the machine for random commands and brokers."""
 
-from __future__ import annotations
-
 import msgspec
 from hypothesis import given, settings
 from hypothesis.strategies import lists

@@ -4,8 +4,6 @@ A walk is text, so a failing one is readable and can be copied into a story. A s
 how many of them run. Hypothesis draws both, and shortens a failing walk. `q#` is a request id unique to the step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from random import Random

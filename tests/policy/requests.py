@@ -6,8 +6,6 @@ Defaults are 3 partitions and factor 3. `replicas` is a manual assignment, with 
 config's value stands for a blank.
 """
 
-from __future__ import annotations
-
 import re
 
 from controller.policy import RequestMetadata

@@ -1,7 +1,5 @@
 """Several policies give one verdict, and no error of a policy escapes the chain."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 

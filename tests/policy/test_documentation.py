@@ -1,7 +1,5 @@
 """docs/policies.md is correct: its policy refuses, its rules file loads and judges, its table has every key."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Policies are found by name and configured once, or rejected with a message that explains the error and its fix."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """Policies run outside the event loop: in order, one at a time, and without delaying the shutdown."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Iterator

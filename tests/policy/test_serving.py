@@ -1,7 +1,5 @@
 """Policies of a running controller, tested with a real client and through the recorded events."""
 
-from __future__ import annotations
-
 import json
 import urllib.request
 from collections.abc import Iterator

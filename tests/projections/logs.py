@@ -1,7 +1,5 @@
 """In-memory logs and stores for tests of queries."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 

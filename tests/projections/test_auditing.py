@@ -1,8 +1,6 @@
 """An audit finds every change that somebody with write access to the disk makes to a log. Some changes need a saved
 tree head or the public key."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import shutil

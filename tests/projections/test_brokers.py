@@ -1,7 +1,5 @@
 """Rows of brokers and settings. `test_query` compares the other fields with the machine's state at every offset."""
 
-from __future__ import annotations
-
 import pytest
 
 from controller.machine.apply import CannotApply, concerns_topic

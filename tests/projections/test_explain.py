@@ -1,8 +1,6 @@
 """Explanations: the chain of events behind a topic or a request. The JSON of every query on a golden history has the
 types that its schema declares."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import get_args
 

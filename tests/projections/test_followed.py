@@ -1,8 +1,6 @@
 """Explanations, request rows and topic rows of decisions that Kafka's controller made; and long listings of past
 topics, which read the events since the snapshot once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch

@@ -1,7 +1,5 @@
 """Texts of the command line and the pages."""
 
-from __future__ import annotations
-
 import pytest
 
 from projections.views.lines import value

@@ -1,8 +1,6 @@
 """Queries on a log: the state now and at every offset, and the events behind it. Points in time, as users write them,
 and their offsets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """Rows of requests: the progress of each topic of a request, step by step."""
 
-from __future__ import annotations
-
 import pytest
 
 from controller.machine.apply import CannotApply

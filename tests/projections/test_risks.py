@@ -1,7 +1,5 @@
 """The report of risky topics: each risk alone, the order, the limit, and exceptions of rules."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

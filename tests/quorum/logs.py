@@ -1,7 +1,5 @@
 """Logs of a voter for tests: batches and snapshots."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 

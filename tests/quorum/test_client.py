@@ -1,7 +1,5 @@
 """The client of a running quorum: join and leave, reads of its metadata log, and lost responses."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Elections, votes and leadership transfers (KIP-595, KIP-996) that traces cannot test; staggered fetch responses,
 delayed voters, and the election after the death of a leader."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,8 +1,6 @@
 """A voter rejects invalid epochs and leaders in responses and on disk, so that none exhausts the epochs. Requests are
 tested in `traces/epochs.txt`."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from unittest.mock import AsyncMock

@@ -1,8 +1,6 @@
 """Controller registrations in the metadata log: those of controllers that left limit feature levels, as in Kafka, until
 they are registered without limits or unregistered (KIP-1312)."""
 
-from __future__ import annotations
-
 import asyncio
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Fetches of followers and brokers (KIP-595, KIP-1166) that traces cannot test."""
 
-from __future__ import annotations
-
 import pytest
 
 from controller.kafka.messages import quorum as quorum_messages

@@ -1,7 +1,5 @@
 """A voter's log in files: compared with the simulator's disk, after crashes at any byte, damage and disk failures."""
 
-from __future__ import annotations
-
 import errno
 import os
 import resource

@@ -1,7 +1,5 @@
 """A controller's folder: its owner, its directory id, and its quorum state."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

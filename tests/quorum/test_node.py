@@ -1,7 +1,5 @@
 """Voters over real sockets, files and time, and changes of the voter set (KIP-853) that traces cannot test."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from pathlib import Path

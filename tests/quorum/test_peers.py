@@ -1,7 +1,5 @@
 """Connections to other controllers, tested with Topicwright listeners and with sockets that act as broken peers."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager

@@ -1,8 +1,6 @@
 """Faults of a Topicwright leader during creates, with a producer and a consumer group. Also config values with blanks:
 they do not stop a Kafka voter that takes over, and Topicwright reports them if Kafka stored them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

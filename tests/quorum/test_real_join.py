@@ -1,7 +1,5 @@
 """`topicwright join` with real Kafka controllers: the voter votes, copies their log, restarts and leaves."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

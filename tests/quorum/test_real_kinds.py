@@ -1,8 +1,6 @@
 """Real clients cause every record type that Topicwright writes, and Kafka's controllers replay them. A Kafka controller
 ends if it cannot replay a record. These must keep running, and their snapshots must equal Topicwright's log."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 from typing import Any

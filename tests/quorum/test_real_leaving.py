@@ -1,7 +1,5 @@
 """A node that left a real Kafka quorum does not block upgrades (KIP-919): Kafka 4.4 then goes from level 4.3 to 4.4."""
 
-from __future__ import annotations
-
 import subprocess
 from contextlib import suppress
 from pathlib import Path

@@ -5,8 +5,6 @@ them. Creates need a live broker: here one that only sends heartbeats.
 `python -m tests.quorum.test_real_linearizability KILLS` runs it for longer.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

@@ -1,7 +1,5 @@
 """A voter with Kafka controllers that use TLS and authenticate to each other, set up as in docs/kraft-brokers.md."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from controller.access import users

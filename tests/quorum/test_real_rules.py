@@ -1,7 +1,5 @@
 """A follower of a quorum refuses rules and names the leader; it shows those that the leader has recorded."""
 
-from __future__ import annotations
-
 import json
 from contextlib import ExitStack
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A voter with Kafka controllers: logs that are truncated after snapshots."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

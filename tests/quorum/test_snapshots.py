@@ -1,7 +1,5 @@
 """Snapshots of a voter's log: written, fetched and interrupted, and the log that they replace."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A voter's own snapshots: they equal the log, limit its size, and block nothing else."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import re

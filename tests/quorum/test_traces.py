@@ -17,8 +17,6 @@
     raise-kraft-version NODE | describe NODE
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

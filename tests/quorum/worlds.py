@@ -1,7 +1,5 @@
 """Quorums of the simulator's replicas, with its disks and network, in virtual time and without faults."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

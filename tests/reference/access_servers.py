@@ -1,8 +1,6 @@
 """A real Kafka with its StandardAuthorizer, and Topicwright with its own. Both have the table's users (SASL/PLAIN) and
 get its requests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path

@@ -4,8 +4,6 @@ Every user sends every request. No request changes data that another user's requ
 contain the user's name.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

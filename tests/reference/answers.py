@@ -1,7 +1,5 @@
 """Converts responses to rows that can be compared: sorted, without random values (ids, ports, the controller's id)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

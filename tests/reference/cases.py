@@ -6,8 +6,6 @@ without conflicts. `{249}` and `{250}` are such names with that many characters,
 `{t}`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Functions that turn a response of Kafka into Topicwright's intended response: see `differences`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import replace

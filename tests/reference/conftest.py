@@ -1,7 +1,5 @@
 """Kafka's responses to the differential table, read once a session."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.reference.golden import FILE, parse

@@ -4,8 +4,6 @@ A difference names the cases that it affects, and turns Kafka's response into th
 difference is tested as strictly as an agreement. A difference that affects no case is an error.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ configs of brokers, as JSON; and the metadata log of a new cluster of three brok
 `python -m tests.reference.golden` sends all requests to real Kafkas again and rewrites the files.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

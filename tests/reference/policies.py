@@ -1,7 +1,5 @@
 """The policy of the differential table; tests/reference/java/TablePolicy.java is the same in Java."""
 
-from __future__ import annotations
-
 from controller.policy import CreateTopicPolicy, PolicyViolation, RequestMetadata
 
 

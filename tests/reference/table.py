@@ -5,8 +5,6 @@ order, one at a time. Then the watched topics are described. Between these steps
 applied all changes, because Kafka answers earlier.
 """
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace

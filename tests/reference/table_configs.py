@@ -1,7 +1,5 @@
 """The differential table: DescribeConfigs, AlterConfigs and IncrementalAlterConfigs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The differential table: CreateTopics."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from tests.reference.cases import Body, Case, assigned, case, topic

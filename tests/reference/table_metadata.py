@@ -1,7 +1,5 @@
 """The differential table: Metadata, with the truth table of automatic creation (KIP-361)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

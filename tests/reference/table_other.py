@@ -1,7 +1,5 @@
 """The differential table: DeleteTopics, CreatePartitions, and the APIs that only read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Permissions in a real Kafka and in Topicwright: each user gets the same error codes for all its requests."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

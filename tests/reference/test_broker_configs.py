@@ -1,8 +1,6 @@
 """Broker configs of Kafka 4.4 and of Topicwright: the same keys, the same alterations accepted and rejected, and the
 same sources and synonyms afterwards, for brokers and for topics."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -3,8 +3,6 @@
 It has its own table, because the broker must stop after the topics of the cases are created.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 Each frame is written by hand, because no client library sends it.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Mapping
 

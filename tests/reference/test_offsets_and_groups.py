@@ -1,8 +1,6 @@
 """Simulated brokers answer requests for offsets, groups and transactions, and others that consoles send, like a Kafka
 without records and groups, in each version."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 from functools import partial

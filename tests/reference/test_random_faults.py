@@ -1,7 +1,5 @@
 """For a request with several faults, Topicwright reports the same one as Kafka 4.4: both validate in the same order."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

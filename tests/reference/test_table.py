@@ -1,7 +1,5 @@
 """Topicwright answers like Kafka 4.4: the same table of requests is sent to both."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 

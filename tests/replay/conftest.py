@@ -1,7 +1,5 @@
 """One log, in a folder and in Kafka, which all tests of the replay share."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

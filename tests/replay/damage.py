@@ -1,7 +1,5 @@
 """Changes to a log's database without its service, like those of bugs and failing disks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

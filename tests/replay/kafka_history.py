@@ -1,8 +1,6 @@
 """A history in the partitions of a Kafka topic, as workers write it, interleaved with records that readers must
 ignore."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from uuid import uuid4

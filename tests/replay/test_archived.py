@@ -1,7 +1,5 @@
 """A replay of a mostly archived log has the same result as one of the complete local log."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from contextlib import closing

@@ -1,7 +1,5 @@
 """`topicwright replay`: output, exit codes and error messages."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -3,8 +3,6 @@
 Files of failed or duplicate tasks do not count.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Replays without Spark give the same answers: every sub-command that supports it, on sound and on damaged logs."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

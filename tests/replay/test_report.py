@@ -1,7 +1,5 @@
 """The numbers of a report, compared with a plain loop over the events; and the written page."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import groupby
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page of a report with known numbers, in a real browser: it shows exactly these numbers."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path

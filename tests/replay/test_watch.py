@@ -1,7 +1,5 @@
 """The continuous check: it alerts once to each new violation of an invariant, on stdout."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Writes and reads logs in folders that hold only given records."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Creates the tests' authorities and certificates, with the extensions of RFC 5280, which Python 3.13 requires."""
 
-from __future__ import annotations
-
 import datetime
 import ipaddress
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """One service that tests share, unless they need their own."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 

@@ -6,8 +6,6 @@ and listener are processes of their own. Half of the wrong tokens have a wrong s
 others name keys that the provider does not have.
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import itertools

@@ -1,7 +1,5 @@
 """A real identity provider (npm's oidc-provider) as a process, and a service that accepts its tokens."""
 
-from __future__ import annotations
-
 import base64
 import json
 import urllib.parse

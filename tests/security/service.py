@@ -1,7 +1,5 @@
 """Topicwright as a process, with listeners of every protocol, users and certificates; and its clients."""
 
-from __future__ import annotations
-
 import base64
 import json
 import ssl

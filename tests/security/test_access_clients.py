@@ -1,7 +1,5 @@
 """Kafka's own tools and other clients manage ACLs and quotas."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

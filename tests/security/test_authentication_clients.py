@@ -1,8 +1,6 @@
 """Real clients authenticate by every protocol and mechanism, and the log has their principal. SCRAM's first answer does
 not reveal, now or after a restart, whether a user exists."""
 
-from __future__ import annotations
-
 import re
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Kafka's Java tools and kafkajs authenticate by TLS and SASL, and kafka-configs manages SCRAM users."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

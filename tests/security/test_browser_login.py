@@ -1,7 +1,5 @@
 """People log in to the page with a real identity provider, in a browser, by authorization code with PKCE."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

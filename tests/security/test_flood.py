@@ -1,7 +1,5 @@
 """A flood of wrong tokens over sockets: none passes, and right logins from another address do."""
 
-from __future__ import annotations
-
 from tests.security.flood import measured
 
 

@@ -1,8 +1,6 @@
 """Real clients log in by OAUTHBEARER with tokens of a real identity provider, also while it rotates its keys and after
 their tokens expire."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """Planted secrets never appear in logs, events, errors, metrics, queries or exports."""
 
-from __future__ import annotations
-
 import base64
 import urllib.error
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs `topicwright serve` as a process that tests kill, starve and stop, with clients that generate load."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

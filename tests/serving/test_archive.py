@@ -1,8 +1,6 @@
 """`topicwright serve` archives its log and drops archived events, also when it is killed or its store is
 unreachable."""
 
-from __future__ import annotations
-
 import random
 import urllib.request
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Listeners of simulated brokers: their responses, and when they are open."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Limits on log lines and file descriptors. Logging never blocks the service."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

@@ -1,7 +1,5 @@
 """Listener settings and their errors, warnings of open listeners, and reload on SIGHUP."""
 
-from __future__ import annotations
-
 import re
 import signal
 from pathlib import Path

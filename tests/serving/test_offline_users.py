@@ -1,7 +1,5 @@
 """User changes in the folder of a stopped KRaft service, allowed only if it is the only voter."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

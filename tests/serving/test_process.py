@@ -1,7 +1,5 @@
 """The main loop of `serve`, `worker` and `gateway` stops the service once, whatever ends it."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

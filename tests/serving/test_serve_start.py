@@ -1,7 +1,5 @@
 """Rejected starts exit with code 2 and one line with the reason and the remedy."""
 
-from __future__ import annotations
-
 import socket
 import sys
 from collections.abc import Iterator

@@ -2,8 +2,6 @@
 load. An exception while handling a request fails that request; any other answers waiting clients and ends the process.
 On a full disk no answered create is lost, and the process continues when there is space."""
 
-from __future__ import annotations
-
 import random
 import resource
 import signal

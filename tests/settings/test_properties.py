@@ -1,7 +1,5 @@
 """Properties files, read as Java reads them."""
 
-from __future__ import annotations
-
 import pytest
 
 from controller.settings.properties import Property, read_properties

@@ -1,7 +1,5 @@
 """The settings of `serve`: their sources, their allowed values, and their effect."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

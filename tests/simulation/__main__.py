@@ -1,8 +1,6 @@
 """`python -m tests.simulation NAME SEED [COUNT]` runs a simulator from seeds; `python -m tests.simulation planted`
 prints the table of tests/simulation/planted.md: the number of seeds, from 0 on, until each planted bug is found."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

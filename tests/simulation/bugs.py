@@ -1,7 +1,5 @@
 """Bugs planted in the one-process controller or in its log. The simulator must find each of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Checks of a simulated world after all faults and requests have ended."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from controller.engine.group_commit import Controller

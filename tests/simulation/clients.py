@@ -1,7 +1,5 @@
 """Clients that send random requests at random times and check the answers against the durable log."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """Faults and operator actions: brokers, disk, policies, clock, kills and restarts of the process."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from typing import Any

@@ -1,8 +1,6 @@
 """Runs simulations for a series of seeds. For each failure it prints the seed, commit, step, and a smaller plan of
 faults and requests that fails in the same way."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import traceback

@@ -4,8 +4,6 @@ A simulator numbers its faults and the requests of each client. A plan that name
 failure is reproduced with fewer faults and requests.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections import Counter

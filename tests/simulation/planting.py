@@ -1,7 +1,5 @@
 """Plants bugs in the product's code that a simulator must find."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any

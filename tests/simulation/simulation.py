@@ -1,7 +1,5 @@
 """One simulation of a controller from a seed, with checks at the end."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 

@@ -1,7 +1,5 @@
 """The four simulators: the function that runs a seed, and the planted bugs of each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 

@@ -1,7 +1,5 @@
 """Policies on virtual time: they can be slow, refuse or fail by topic name, or be closed before they answer."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """For a failing seed, the simulation reports a smaller plan of faults and requests that also fails."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from itertools import combinations

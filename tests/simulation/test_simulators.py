@@ -3,8 +3,6 @@
 More seeds: `python -m tests.simulation NAME SEED COUNT`, and `make sim`.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import re

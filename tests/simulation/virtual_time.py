@@ -7,8 +7,6 @@ Each task and timer belongs to a *process* of the simulation (`running_as`) and 
 ends all tasks and timers of a process. Like SIGKILL, it leaves them no chance to clean up.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import selectors

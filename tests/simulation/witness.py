@@ -3,8 +3,6 @@
 An answer or a view may depend only on events that were durable when it was sent. Durable events must never change.
 """
 
-from __future__ import annotations
-
 from events.catalog import (
     ApprovalDecided,
     ApprovalRequested,

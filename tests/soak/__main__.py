@@ -1,7 +1,5 @@
 """`python -m tests.soak [--minutes N] [--seed N]`: exit code 0, or 1 with the failures."""
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Resource use of processes, sampled every few seconds: memory, open file descriptors, threads and disk."""
 
-from __future__ import annotations
-
 import os
 import re
 import threading

@@ -1,7 +1,5 @@
 """Checks after the soak: no acknowledged change is lost, and all logs agree."""
 
-from __future__ import annotations
-
 import subprocess
 import time
 from collections.abc import Callable

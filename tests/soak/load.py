@@ -1,7 +1,5 @@
 """All clients of a soak; they are never killed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass

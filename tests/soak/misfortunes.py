@@ -1,7 +1,5 @@
 """Injects faults into nodes, from a seed, and measures how long the cluster takes to recover."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections import Counter

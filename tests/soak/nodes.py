@@ -1,7 +1,5 @@
 """One process of the soak: its start, its readiness, and the faults that can be injected into it."""
 
-from __future__ import annotations
-
 import random
 import re
 import signal

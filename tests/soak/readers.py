@@ -1,7 +1,5 @@
 """HTTP readers of the current state, of past states (`at=`), of pages, and of the event stream."""
 
-from __future__ import annotations
-
 import hashlib
 import http.client
 import json

@@ -6,8 +6,6 @@ must slow down: the slope of the last quarter is at most half of that of the qua
 than `JUDGED_S` are not checked for growth. No process may ever exceed `RSS_MIB_MAX`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Final

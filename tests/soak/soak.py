@@ -3,8 +3,6 @@
 The second half has no kills, so that every process lives long enough for the check of memory growth.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Segments and intervals are small, so that snapshots, archiving and retention happen many times in minutes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ librdkafka 2.16.0 stops for good in two cases, with Kafka's controllers as with 
 Any other stall fails the soak. docs/testing.md names them.
 """
 
-from __future__ import annotations
-
 import re
 import threading
 from collections import Counter

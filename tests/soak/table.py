@@ -1,7 +1,5 @@
 """The output of a soak: a line a minute, and a table at the end."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from tests.soak.figures import MINUTE_S, Figures, Sample, between, hundredths, median

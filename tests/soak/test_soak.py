@@ -2,8 +2,6 @@
 known client fault (in log lines of librdkafka 2.16.0). Also a short soak: a Topicwright voter with two Kafka
 controllers and a broker. `make soak` runs everything for half an hour."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Queries over several partitions combine the results of each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import pytest

@@ -1,7 +1,5 @@
 """The recorder applies events immediately, writes them with the resulting state, and never decreases times."""
 
-from __future__ import annotations
-
 from itertools import groupby
 from typing import Any
 

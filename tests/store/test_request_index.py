@@ -1,8 +1,6 @@
 """The index of requests equals their events at every offset and for any commit size. Retried requests are answered from
 their events."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Snapshots are taken concurrently, rebuilt from events, and thinned. Queries of the past read them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The topic store: state of the machine, views of readers, and cached topics."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """Rows of topics after each story. Large topics are stored in blocks and read as one."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

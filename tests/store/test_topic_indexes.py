@@ -1,7 +1,5 @@
 """The topic indexes match the topics after every commit."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from itertools import permutations

@@ -1,7 +1,5 @@
 """Each commit extends the log's Merkle tree, which equals the tree over its events."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from pathlib import Path

@@ -7,8 +7,6 @@ must decide every command exactly once and in order, and answer every request on
 the events. At the end, replay checks every invariant of the events topic and decides every request again.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -4,8 +4,6 @@ Reads both topics from the beginning. It folds the events by the rule of all rea
 commands topic defines which decisions must exist. Each worker's cache must be a prefix of the fold.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Fixtures: workers and gateways without Kafka, and partitions with an archive."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack

@@ -1,7 +1,5 @@
 """Load on workers without a gateway: commands at a steady rate, and the arrival times of decisions."""
 
-from __future__ import annotations
-
 import random
 import threading
 import time

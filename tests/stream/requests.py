@@ -1,7 +1,5 @@
 """Requests of clients to workers and gateways."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Short runs of `python -m tests.stream.chaos`: one worker of each driver is kille
 are killed while rules are replaced.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.stream.chaos import PARTITIONS, Chaos, Plan

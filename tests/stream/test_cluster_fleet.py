@@ -3,8 +3,6 @@
 `make cluster` starts these processes, in the topology of docker-compose.yml. Topics have unique names.
 """
 
-from __future__ import annotations
-
 import signal
 import sys
 import uuid

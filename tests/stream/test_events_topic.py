@@ -1,7 +1,5 @@
 """The lost events topic: workers and gateways retain the last copy. External transactions do not count."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

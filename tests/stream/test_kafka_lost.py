@@ -1,7 +1,5 @@
 """Kafka stops and restarts under gateways and workers of both drivers. No command is lost."""
 
-from __future__ import annotations
-
 import signal
 from contextlib import ExitStack
 from pathlib import Path

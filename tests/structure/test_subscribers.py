@@ -3,8 +3,6 @@
 A subscriber gets only the types in its `handles`. Add a new type of event there, or to `IGNORED` below.
 """
 
-from __future__ import annotations
-
 import ast
 from importlib import import_module
 from pathlib import Path

@@ -3,8 +3,6 @@
 `BANNED` has the words that no identifier of the product uses. When the last use of another is gone, add it.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A headless browser for tests of pages."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A continuous producer with acks=all, a consumer group, and a final read: no acknowledged record may be lost."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -6,8 +6,6 @@ docker-compose.yml the brokers are simulated, because outside clients cannot rea
 The data folder is temporary and is deleted after Ctrl-C.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -4,8 +4,6 @@
 arguments, and runs `main` as the console script does. Tests of the command line start the real script.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import json

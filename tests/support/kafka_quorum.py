@@ -1,7 +1,5 @@
 """A quorum of Kafka's own controllers as processes, for voters to join."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress

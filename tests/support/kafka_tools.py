@@ -1,7 +1,5 @@
 """Kafka's own command line tools and Java clients of one version, unchanged, in one JVM."""
 
-from __future__ import annotations
-
 import atexit
 import re
 from collections.abc import Sequence

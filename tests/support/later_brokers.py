@@ -1,7 +1,5 @@
 """Simulated brokers of a partition that confirm metadata later, by a command, as with a target cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from controller.machine.commands.commands import AnyCommand

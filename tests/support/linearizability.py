@@ -5,8 +5,6 @@ The search is Wing and Gong's (1993), with Lowe's cache of visited states (2017)
 ordered as soon as they fit. Requests without an answer may take effect at any later time, or never.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import Final

@@ -1,7 +1,5 @@
 """An `EventLog` in memory, for tests and simulations."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The metadata log of a voter: its image from a folder, and fetch requests for it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -5,8 +5,6 @@ the process that owns the socket, found in /proc. While a direction is cut, its 
 between hosts that lose packets. A new connection needs both directions.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading

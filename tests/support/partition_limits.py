@@ -3,8 +3,6 @@
 The name of the rule has the limit, so the check needs none of the controller's code for rules.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import urllib.request

@@ -10,8 +10,6 @@ installs its runtime packages for each into `.cache/python/3.N`, with the hashes
 development and Spark are installed only for this Python.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A cluster whose controllers can be stopped and restarted: three voters, of Kafka and Topicwright, and brokers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field

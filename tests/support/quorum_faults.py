@@ -4,8 +4,6 @@ A full disk is simulated by a limit of the leader's process on the size of files
 privileges: no write can extend a file. A cut network affects all nodes, also brokers.
 """
 
-from __future__ import annotations
-
 import resource
 import signal
 import threading

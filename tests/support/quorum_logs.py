@@ -1,7 +1,5 @@
 """Compares the copies of a metadata log: equal bytes, and snapshots that equal the log."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 

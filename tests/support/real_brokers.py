@@ -4,8 +4,6 @@ The brokers run from the jars that `make tools` fetched, of any of those version
 and their clients can run next to other tests.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

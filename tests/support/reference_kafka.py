@@ -7,8 +7,6 @@ cluster covers both values. Racks are rack-a, rack-b and rack-c, as for simulate
 start faster and need less memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A real S3 server over a folder: S3Proxy, from Maven."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path

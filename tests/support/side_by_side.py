@@ -11,8 +11,6 @@ If it is ended early, each pytest gets SIGINT and ends its servers. The kernel s
 and SIGTERM to this process if its make ends.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

@@ -1,7 +1,5 @@
 """Workers and gateways as processes over a real Kafka, as their users start them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """`make bench`: if one benchmark cannot run, or fails, the others still run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

@@ -3,8 +3,6 @@
 `tests/golden/compose-spec.json` is that specification's `schema/compose-spec.json` (Apache License 2.0, of 2026-06-23).
 """
 
-from __future__ import annotations
-
 import json
 import re
 import stat

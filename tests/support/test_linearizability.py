@@ -1,7 +1,5 @@
 """The linearizability check finds stale reads and lost creates, and accepts requests without an answer."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

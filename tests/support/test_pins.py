@@ -1,7 +1,5 @@
 """constraints.txt pins every requirement of pyproject.toml by hash, without a URL of an index."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,8 +1,6 @@
 """Tests of test support: an ended process leaves no child, a missing tool is reported, and in a cut network only the
 cut direction waits and no byte is lost."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

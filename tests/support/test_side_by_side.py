@@ -1,7 +1,5 @@
 """Each test file belongs to exactly one group of `side_by_side`, and an interrupted run leaves no process."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

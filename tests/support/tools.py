@@ -4,8 +4,6 @@ A test whose tool is missing is skipped, with the tool's name. With CI=true it f
 has run every real client.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Topicwright itself as a process, as its users start it."""
 
-from __future__ import annotations
-
 import io
 import json
 import signal

@@ -1,7 +1,5 @@
 """`topicwright join` as a process in a quorum of Kafka's own controllers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -4,8 +4,6 @@ It is independent of the codec under test and supports every version of every AP
 negotiation and no error handling. Requests and answers are plain dicts with kafka-python's (snake case) names.
 """
 
-from __future__ import annotations
-
 import importlib
 import socket
 import ssl

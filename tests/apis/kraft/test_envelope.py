@@ -1,7 +1,5 @@
 """Envelope requests: answered like direct requests of the client, or rejected without an error of the broker."""
 
-from __future__ import annotations
-
 import asyncio
 import struct
 import threading

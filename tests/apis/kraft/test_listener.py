@@ -1,7 +1,5 @@
 """The listener of a controller in KRaft mode: its APIs, permissions and timeouts."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import zipfile

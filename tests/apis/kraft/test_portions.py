@@ -1,7 +1,5 @@
 """Requests about very many partitions are decided in portions; the portions become one response."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from types import SimpleNamespace

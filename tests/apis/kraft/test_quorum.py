@@ -1,8 +1,6 @@
 """The quorum's APIs: refused fetches are logged at a limited rate, and a voter that does not lead answers
 NOT_CONTROLLER."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable
 from types import SimpleNamespace

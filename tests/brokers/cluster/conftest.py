@@ -1,8 +1,6 @@
 """A Kafka cluster of three brokers for all tests of this folder, and Topicwright in front of it. Each test uses its own
 topic names and restores the brokers."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Serves a real Kafka cluster with Topicwright, queries both sides, and writes a log as a process that then dies."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """ACLs that cannot be read for long, and hostile messages of logins that the target cluster would check."""
 
-from __future__ import annotations
-
 import base64
 import json
 import time

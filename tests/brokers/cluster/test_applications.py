@@ -1,8 +1,6 @@
 """Kafka Connect, MirrorMaker 2 and Kafka Streams bootstrap only at Topicwright and use the cluster behind it. Connect
 is tested with `serve`, MirrorMaker (which runs in Connect) with a gateway of workers, and Streams with both."""
 
-from __future__ import annotations
-
 import json
 import urllib.request
 from collections.abc import Iterator, Mapping

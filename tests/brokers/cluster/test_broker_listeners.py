@@ -1,7 +1,5 @@
 """Attacks and faults at the listeners of a cluster's brokers."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import time

@@ -1,8 +1,6 @@
 """Clients that bootstrap at Topicwright and use the brokers of its target cluster; and Kafka's command line tools,
 whose results through Topicwright equal those directly at the cluster."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

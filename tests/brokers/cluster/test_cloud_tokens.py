@@ -1,7 +1,5 @@
 """Logins at Amazon MSK and Google's Kafka: the signers of the clouds, and a listener that gets their tokens."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

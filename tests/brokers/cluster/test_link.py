@@ -1,7 +1,5 @@
 """The link to the target cluster: requests, shared calls, actions, and a start without the cluster."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import weakref

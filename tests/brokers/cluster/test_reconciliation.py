@@ -1,7 +1,5 @@
 """Unfinished changes in a log, and differences between a topic and the target cluster."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 

@@ -1,7 +1,5 @@
 """Authentication at the target cluster with librdkafka properties, by librdkafka and by Topicwright's connections."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,8 +1,6 @@
 """Spark bootstraps only at Topicwright and reads a topic of the cluster behind it. The test runs in the group of tests
 that starts Spark, with the Kafka of that group."""
 
-from __future__ import annotations
-
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 from pyspark.sql import SparkSession
 

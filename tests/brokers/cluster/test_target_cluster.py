@@ -1,7 +1,5 @@
 """A real Kafka cluster as the target: topics created, changed and deleted through Topicwright and directly."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

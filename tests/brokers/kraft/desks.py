@@ -1,7 +1,5 @@
 """Event logs replicated by a quorum, for tests."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager

@@ -1,8 +1,6 @@
 """A follower of another controller: it imports batches, applies the events, and checks that the machine's state equals
 the image of all batches. Also the golden history `followed`, of a cluster led by Kafka's controllers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from msgspec.structs import replace

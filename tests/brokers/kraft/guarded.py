@@ -1,7 +1,5 @@
 """A cluster with an authorizer: set and read ACLs, SCRAM credentials and quotas through one of its brokers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

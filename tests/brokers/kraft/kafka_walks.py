@@ -1,8 +1,6 @@
 """Random walks of Kafka's controller: batches of records, each valid after the ones before. Hypothesis draws the seed
 and the number of batches."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from random import Random

@@ -1,7 +1,5 @@
 """Adopting a metadata log: its events and state, and the errors for logs that cannot be adopted."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import stat

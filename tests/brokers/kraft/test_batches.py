@@ -1,7 +1,5 @@
 """Record batches of the metadata log, and the events embedded in a NoOpRecord."""
 
-from __future__ import annotations
-
 import crc32c
 import msgspec
 import pytest

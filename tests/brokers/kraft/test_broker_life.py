@@ -1,7 +1,5 @@
 """Registration, sessions, shared features, and applied offsets of brokers."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace

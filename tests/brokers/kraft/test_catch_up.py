@@ -1,7 +1,5 @@
 """Voters copy missed events from each other, and detect different histories."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path

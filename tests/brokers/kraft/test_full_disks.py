@@ -1,7 +1,5 @@
 """While a voter's disk is full, no answered command is lost, no commit is partial, and the voter continues later."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Sequence
 from functools import partial

@@ -1,8 +1,6 @@
 """Batches and snapshots of other controllers as events: random walks, transactions (KIP-868), a log of Kafka 4.3,
 unsupported records, and the check of embedded events."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The metadata record classes encode byte for byte like Kafka's controller."""
 
-from __future__ import annotations
-
 import pytest
 
 from controller.kafka.messages import CLASSES, Message

@@ -1,7 +1,5 @@
 """The metadata log as a projection of events, also of ACLs, SCRAM credentials and quotas."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

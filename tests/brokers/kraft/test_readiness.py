@@ -1,7 +1,5 @@
 """Confirmations of brokers, which are submitted together, and broker probes."""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 from typing import cast

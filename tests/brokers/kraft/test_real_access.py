@@ -1,7 +1,5 @@
 """ACLs, SCRAM credentials and quotas are changed through a Kafka broker and enforced by it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

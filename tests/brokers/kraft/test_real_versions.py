@@ -1,8 +1,6 @@
 """Brokers of several versions, with both settings to find the controller, and one of the newest version that starts
 from a snapshot."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Commits through the quorum are in the event log exactly once, across crashes and leader changes."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from contextlib import closing

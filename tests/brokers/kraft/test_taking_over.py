@@ -1,7 +1,5 @@
 """A running cluster moves from Kafka's controller to Topicwright and back with kill -9, and brokers never restart."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Config values that Kafka stored but cannot read are reported by name, each with a repair command."""
 
-from __future__ import annotations
-
 import pytest
 import structlog
 

@@ -1,7 +1,5 @@
 """Files of topics in each format, and the errors with file and line."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """`topicwright plan`, `apply`, `import` and `drift` with a running service."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

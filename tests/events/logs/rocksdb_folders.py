@@ -1,7 +1,5 @@
 """Log folders after crashes and disk damage."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The events topic: its record format, the partition of a shard key, and which records count."""
 
-from __future__ import annotations
-
 import msgspec
 import pytest
 from aiokafka.partitioner import murmur2 as murmur2_of_aiokafka

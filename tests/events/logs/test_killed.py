@@ -1,7 +1,5 @@
 """kill -9 at random times while a log is written: flushed events survive, and no commit is partial."""
 
-from __future__ import annotations
-
 import random
 import signal
 import subprocess

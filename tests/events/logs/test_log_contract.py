@@ -1,7 +1,5 @@
 """The contract of `EventLog`, run on each implementation."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """Torn tails are truncated. Damage to synced bytes is an error at any position. No event is ever skipped."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Failed writes and syncs leave no partial commit and lose no flushed event. Writes work after recovery."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading

@@ -1,8 +1,6 @@
 """Opening a log folder: ownership, locks, and errors. Reading: runs are found next to many deleted ones, and pages of
 scans are small at first."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

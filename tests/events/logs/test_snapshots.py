@@ -1,7 +1,5 @@
 """Snapshots of a log are complete or missing, found by offset, and rejected if they belong to another history."""
 
-from __future__ import annotations
-
 import shutil
 import struct
 import zlib

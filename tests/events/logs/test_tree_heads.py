@@ -1,8 +1,6 @@
 """Merkle trees of RFC 9162: valid proofs verify and no others do. Signed tree heads: signatures, invalid keys, and
 voters with different roots."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path

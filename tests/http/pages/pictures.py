@@ -1,8 +1,6 @@
 """Takes the screenshots of docs/page.md: `python -m tests.http.pages.pictures`. They show a service with a story at two
 widths, the narrow ones in dark mode."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import tempfile

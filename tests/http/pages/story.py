@@ -1,8 +1,6 @@
 """A service with a story: topics of all kinds, policy rejections, a failed broker, and names that try HTML
 injection."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from html.parser import HTMLParser

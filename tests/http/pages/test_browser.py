@@ -1,8 +1,6 @@
 """Pages in a real browser: accessible and complete at any width, updated live, usable by keyboard and without
 JavaScript."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Callable, Iterator

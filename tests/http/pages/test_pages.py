@@ -1,7 +1,5 @@
 """Pages show the same data as the JSON API, to the same readers, and change nothing. Forms change topics."""
 
-from __future__ import annotations
-
 import re
 from urllib.parse import quote, urlsplit
 

@@ -1,7 +1,5 @@
 """Page, JSON API and command line give the same answer for the same point in time, each in its own format."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

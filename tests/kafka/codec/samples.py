@@ -1,7 +1,5 @@
 """Random messages of every API and version, and their equivalents in kio and kafka-python."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import io

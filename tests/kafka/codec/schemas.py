@@ -3,8 +3,6 @@
 `python -m tests.kafka.codec.schemas` writes them into controller/kafka/schemas.json. Add an API to `ApiKey` before.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import zipfile

@@ -1,7 +1,5 @@
 """The cost of a request is bounded by its size: tags are read once, elements counted, formats not cached."""
 
-from __future__ import annotations
-
 import gc
 import struct
 import tracemalloc

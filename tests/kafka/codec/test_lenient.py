@@ -1,7 +1,5 @@
 """The codec accepts what a broker accepts. Bytes that it cannot decode raise only MalformedRequest."""
 
-from __future__ import annotations
-
 import random
 import struct
 from typing import Any

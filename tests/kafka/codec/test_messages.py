@@ -1,7 +1,5 @@
 """Messages compared with kio's classes: the same fields and defaults in every version."""
 
-from __future__ import annotations
-
 import dataclasses
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """The codec compared with kio and kafka-python: random messages have the same bytes, and are decoded again."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """A listener with configurable handlers, and clients that send and receive frames."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import inspect

@@ -1,7 +1,5 @@
 """Connections on asyncio's loop and on uvloop: order of responses, errors, stop."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

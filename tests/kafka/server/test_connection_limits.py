@@ -1,7 +1,5 @@
 """Limits on connections, requests and bytes."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 import threading

@@ -1,7 +1,5 @@
 """Eager tasks start their coroutine immediately."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 

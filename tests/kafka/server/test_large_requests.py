@@ -1,7 +1,5 @@
 """Large requests are decoded in a thread and handled in order. Unsent responses count towards the limit on bytes."""
 
-from __future__ import annotations
-
 import threading
 
 from structlog.testing import capture_logs

@@ -1,7 +1,5 @@
 """The protocol without I/O: frames, unsupported versions, errors, and the order of responses."""
 
-from __future__ import annotations
-
 import itertools
 import struct
 

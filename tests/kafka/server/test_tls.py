@@ -1,7 +1,5 @@
 """TLS: principals of client certificates, reloaded files, and failed handshakes."""
 
-from __future__ import annotations
-
 import asyncio
 import ssl
 from pathlib import Path

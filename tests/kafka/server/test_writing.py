@@ -1,8 +1,6 @@
 """A connection writes ready responses together, and stops while the client does not read. After a quota violation it
 reads nothing for the throttle time (KIP-219)."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """Verbs of the text tables for ACLs, quotas, SCRAM credentials and counted refusals."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from controller.machine.commands import access, commands

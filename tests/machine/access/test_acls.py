@@ -1,7 +1,5 @@
 """The set of ACLs, and their host ranges compared with `CidrUtils` of Kafka 4.4."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import pytest

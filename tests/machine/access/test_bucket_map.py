@@ -1,7 +1,5 @@
 """A bucket map behaves like a dict, but a change copies only one bucket."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

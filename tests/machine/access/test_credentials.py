@@ -1,7 +1,5 @@
 """SCRAM credentials: Kafka's rules as a table, and the state after events."""
 
-from __future__ import annotations
-
 import pytest
 
 from controller.machine.apply import CannotApply, apply

@@ -1,7 +1,5 @@
 """Decisions on ACLs, quotas and counted refusals, as text tables."""
 
-from __future__ import annotations
-
 import pytest
 
 from controller.machine.access.requests import mutations

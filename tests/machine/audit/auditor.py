@@ -1,8 +1,6 @@
 """Checks the logs of tests against the invariants of `topicwright replay invariants`, whose SQL shares no code with the
 machine. A check takes a third of a second, however many logs it has."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa

@@ -4,8 +4,6 @@ Each fault breaks the clean log in one way, and names the only check that must f
 causes and epochs adjusted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Faults planted in brokers, ACLs, quotas, credentials, other cluster state, and answers."""
 
-from __future__ import annotations
-
 from events import access, catalog
 from events.names import BrokerId, RequestId
 from tests.machine.audit.planted import Faults, Log, again, at, changed, then, without

@@ -1,7 +1,5 @@
 """Faults planted in partitions: replicas, leaders, epochs, placeholders. Each names the check that must find it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

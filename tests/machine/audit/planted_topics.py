@@ -1,7 +1,5 @@
 """Faults planted in the order of a log, in requests and in topics. Each names the only check that must find it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec.structs import replace

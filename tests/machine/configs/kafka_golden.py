@@ -1,7 +1,5 @@
 """Responses of Kafka 4.3 and 4.4 about topic configs, recorded in tests/golden."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -1,7 +1,5 @@
 """Changes of topic, broker and group configs, compared with Kafka's responses."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

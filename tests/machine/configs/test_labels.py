@@ -1,7 +1,5 @@
 """Labels of topics: limits, and what brokers and their clients get to see of them."""
 
-from __future__ import annotations
-
 import pytest
 
 from controller.brokers.kraft.projection import topic_records

@@ -1,7 +1,5 @@
 """Validation of topic configs, compared with Kafka's."""
 
-from __future__ import annotations
-
 import ast
 import re
 import string

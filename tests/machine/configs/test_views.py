@@ -1,7 +1,5 @@
 """Effective configs in CreateTopics and DescribeConfigs, compared with Kafka's responses."""
 
-from __future__ import annotations
-
 import pytest
 
 from controller.machine.configs.topic_configs import BY_NAME, TOPIC_CONFIGS

@@ -1,7 +1,5 @@
 """Verbs of the text tables for KRaft brokers and their clients. Directories are small numbers; 0 means none."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

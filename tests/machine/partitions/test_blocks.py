@@ -1,7 +1,5 @@
 """Partitions in blocks behave like a tuple, and a change copies little."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

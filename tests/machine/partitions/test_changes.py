@@ -1,7 +1,5 @@
 """Partition changes compared with Kafka's PartitionChangeBuilder, for random cases from a seed."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 from collections.abc import Sequence

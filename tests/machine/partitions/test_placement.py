@@ -1,7 +1,5 @@
 """Properties of placement for any topic name, racks and brokers."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from hypothesis import assume, given, settings

@@ -1,7 +1,5 @@
 """Stories of partitions on Kafka brokers (KRaft mode): a command per line, with its decision."""
 
-from __future__ import annotations
-
 import pytest
 
 from controller.machine.partitions.changes import Reconciliation

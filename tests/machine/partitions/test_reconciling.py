@@ -1,7 +1,5 @@
 """Leaders and ISRs: AlterPartition, `Reconciliation`, and the progress of a create."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given as hypothesis_given
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """Rules with `approve_by`: held, approved, denied and expired requests, through `decide`."""
 
-from __future__ import annotations
-
 import pytest
 from msgspec.structs import replace
 

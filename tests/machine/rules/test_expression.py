@@ -1,7 +1,5 @@
 """Expressions of rules: functions, names, and the limits that keep each evaluation short."""
 
-from __future__ import annotations
-
 import pytest
 
 from controller.machine.rules import expression

@@ -1,7 +1,5 @@
 """Rules on every kind of change, through `decide`: refusals, warnings, observations, defaults, and their events."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

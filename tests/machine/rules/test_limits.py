@@ -1,7 +1,5 @@
 """Limits of rules over many topics: counts by principal, prefix and cluster, through `decide` and from the store."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 

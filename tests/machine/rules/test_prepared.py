@@ -1,7 +1,5 @@
 """Prepared rules find every rule that a change violates, and few others."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from itertools import cycle, islice

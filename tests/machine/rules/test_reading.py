@@ -1,7 +1,5 @@
 """Errors in a rules file name the line, the problem and the allowed values."""
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rules on new topics, as tables. `test_judging` has the other changes."""
 
-from __future__ import annotations
-
 import pytest
 
 from controller.machine.rules.judging import ALLOWED, Judgement, judge

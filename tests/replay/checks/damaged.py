@@ -1,8 +1,6 @@
 """Random damage of sound logs: events are dropped, repeated, swapped or changed in one field, up to three of them in a
 log. Half of the logs have a gap where an event was dropped."""
 
-from __future__ import annotations
-
 import random
 from typing import Any, NamedTuple
 

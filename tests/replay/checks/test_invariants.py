@@ -1,7 +1,5 @@
 """The invariants of the replay: sound logs pass all of them, and each finds the faults planted for it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path

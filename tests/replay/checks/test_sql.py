@@ -1,7 +1,5 @@
 """SQL queries about a log: rows, files, and rejected queries. docs/invariants.md matches the SQL files."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

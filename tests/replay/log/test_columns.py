@@ -1,7 +1,5 @@
 """Columns of events: every field of the catalog has a column with its value."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,8 +1,6 @@
 """Frozen files: a consistent view of a folder, whatever happens to its names. Nothing is written, and no file
 remains."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable

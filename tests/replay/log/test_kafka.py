@@ -1,7 +1,5 @@
 """A log in Kafka: every partition equals the same history in a data folder, whatever else the topic holds."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Kafka topics that cannot be replayed are reported with a remedy, and never pass as sound."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

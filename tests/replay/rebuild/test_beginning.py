@@ -1,7 +1,5 @@
 """A rebuild from a snapshot and the events after it equals a rebuild from all events."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Compares live state with the events: equal, or both sides and the first event at which they differ."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

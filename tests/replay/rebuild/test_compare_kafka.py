@@ -1,7 +1,5 @@
 """Compares a log in Kafka with the folders of gateways and workers."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from pathlib import Path

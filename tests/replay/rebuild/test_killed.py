@@ -1,7 +1,5 @@
 """After each kill -9, rebuilt and live state are equal, before any recovery."""
 
-from __future__ import annotations
-
 import random
 import threading
 import time

@@ -1,7 +1,5 @@
 """A request for a topic without a name: its shard key equals that of events that concern every topic."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """A rebuild from events alone equals the live state bit for bit, as of any offset or time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any

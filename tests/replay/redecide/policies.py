@@ -1,7 +1,5 @@
 """Policies for backtests."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Backtests: the effects of other settings and policies on recorded requests."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain

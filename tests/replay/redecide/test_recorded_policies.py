@@ -1,7 +1,5 @@
 """`redecide --policies` runs recorded policies again if their source is the recorded one, and else says so."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from hashlib import sha256

@@ -1,8 +1,6 @@
 """Recorded requests are decided again: the events are equal bit for bit, and each difference is found with its
 cause."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Replays on a standalone cluster, whose master and worker get this project's code from the job."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Replays through a Spark Connect server, which gets this project's code only from the session."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

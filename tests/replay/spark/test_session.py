@@ -1,7 +1,5 @@
 """Starting Spark: with the installed Java, quietly, and with this project's code; and its errors."""
 
-from __future__ import annotations
-
 import os
 import sys
 import zipfile

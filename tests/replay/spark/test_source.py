@@ -1,7 +1,5 @@
 """The data source: every event once, whatever columns are requested; errors for damaged logs; and concurrent writes."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import shutil

@@ -3,8 +3,6 @@
 It models Kafka's `BrokerLifecycleManager` and fetcher of the metadata log, and encodes real requests.
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Coroutine
 from typing import Any

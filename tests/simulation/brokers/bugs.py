@@ -1,7 +1,5 @@
 """Bugs planted in the controller of Kafka brokers. The simulator must find each; the last was once a real bug."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """Checks of a world of Kafka brokers after all faults have ended."""
 
-from __future__ import annotations
-
 from controller.quorum.log.batches import embedded_events
 from controller.quorum.log.image import MetadataImage
 from controller.release import RELEASE

@@ -1,7 +1,5 @@
 """Clients of Kafka brokers: the requests that brokers forward to the controller, and an administrator's requests."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 
 from controller.kafka.messages import ApiKey, cluster, topics

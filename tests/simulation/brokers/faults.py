@@ -1,7 +1,5 @@
 """Faults of brokers, of their disks and networks, and of the controller; also actions of operators."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """One simulation of Kafka brokers and their controller from a seed, with checks at the end."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 

@@ -1,7 +1,5 @@
 """Bugs planted in the consensus or in its disk. The simulator must find each of them."""
 
-from __future__ import annotations
-
 import random
 from typing import Final
 

@@ -1,7 +1,5 @@
 """A disk with a voter's log. A power failure may lose some or all of the batches that are not flushed."""
 
-from __future__ import annotations
-
 import errno
 import random
 from bisect import bisect_right

@@ -1,7 +1,5 @@
 """Faults of a quorum, and an administrator's requests during them."""
 
-from __future__ import annotations
-
 from controller.quorum.raft.effects import Refused, Role
 from controller.quorum.raft.voters import VoterSet
 from tests.simulation.plan import FAULTS, Plan

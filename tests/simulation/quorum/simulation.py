@@ -1,7 +1,5 @@
 """One seed: a time of faults, then calm, in which the quorum must elect a leader and all logs must become equal."""
 
-from __future__ import annotations
-
 from controller.quorum.raft.effects import Role
 from tests.simulation.lives import Outcome, named
 from tests.simulation.plan import Plan

@@ -1,7 +1,5 @@
 """Invariants of a quorum, checked at each step against all disks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

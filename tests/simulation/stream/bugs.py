@@ -1,7 +1,5 @@
 """Bugs planted in the distributed engine. The simulator must find each of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final
 

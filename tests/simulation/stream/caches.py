@@ -3,8 +3,6 @@
 Opening and closing RocksDB would take a quarter of a simulation's time, so only some seeds use it (`StreamWorld`).
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Faults of processes and of their connections to Kafka."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Awaitable, Callable

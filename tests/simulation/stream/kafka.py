@@ -4,8 +4,6 @@ Appended records are durable. A delayed request still arrives, in order, even af
 the records of a replaced worker can arrive late.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Callable

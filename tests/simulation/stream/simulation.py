@@ -1,7 +1,5 @@
 """One simulation of workers and gateways over a Kafka from a seed, with checks at the end."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import tempfile

@@ -1,7 +1,5 @@
 """Logs with archives of small segments, whose oldest events are dropped."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A log with all events, and a copy whose older events are only in the archive."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Bases in a folder and on a real S3 server: the two newest are retained, and are restored unchanged."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing

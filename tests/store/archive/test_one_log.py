@@ -1,8 +1,6 @@
 """Readers see a log with archived events as one log. A crash at any step loses and duplicates no event. Changes in the
 archive are detected."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from contextlib import closing, suppress

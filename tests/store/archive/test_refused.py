@@ -1,7 +1,5 @@
 """Changed, malformed and foreign archives are rejected, each with a clear error."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

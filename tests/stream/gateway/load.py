@@ -6,8 +6,6 @@ missing, or has that partition count. Any other answer is an error. So are event
 server that returns another topic.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter

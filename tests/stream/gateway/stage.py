@@ -1,7 +1,5 @@
 """A gateway over two partitions without Kafka. The test transports records, and workers decide in the same process."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterable
 from pathlib import Path

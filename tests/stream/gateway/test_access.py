@@ -1,7 +1,5 @@
 """Access at a gateway: cluster requests, mutation quotas, counted refusals, listeners."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,8 +1,6 @@
 """A gateway, and a worker that takes over, start from a base if their folders are empty and Kafka has deleted the first
 records. A gateway that has read all events drops those in the archive."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Broker configs at a gateway: one partition decides them; they are answered when effective in all partitions."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

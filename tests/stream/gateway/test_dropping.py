@@ -1,7 +1,5 @@
 """Gateways drop archived events from their own folders, and never write to a worker's archive."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import closing
 from pathlib import Path

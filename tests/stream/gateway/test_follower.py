@@ -1,7 +1,5 @@
 """Batches that a gateway's follower passes to the event loop."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Limits of rules over Kafka partitions: a gateway adds the counts of the other partitions to its commands."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A gateway's commands and answers, without Kafka."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,7 +1,5 @@
 """SCRAM users, ACLs and quotas that are changed at one gateway apply at the others."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

@@ -1,7 +1,5 @@
 """Gateway processes with workers over a real Kafka, as their clients see them, also when a gateway is killed."""
 
-from __future__ import annotations
-
 import json
 import time
 import urllib.error

@@ -1,7 +1,5 @@
 """Commands and records for tests of partitions, without Kafka."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from controller.machine.commands.commands import AnyCommand, CreateTopic, RegisterBroker, UnfenceBroker

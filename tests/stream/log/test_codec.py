@@ -1,7 +1,5 @@
 """Commands round-trip. Invalid bytes and commands of a newer release raise different errors."""
 
-from __future__ import annotations
-
 import pytest
 
 from controller.machine.commands.commands import (

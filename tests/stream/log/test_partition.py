@@ -1,7 +1,5 @@
 """A partition of the events topic as a local log: one worker writes it, readers apply it, drop it and read it again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Restoring the events topic from a folder: readers reach the same state, and workers continue."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack, closing
 from pathlib import Path
 

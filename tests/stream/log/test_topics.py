@@ -1,7 +1,5 @@
 """The commands and events topics: created with required configs, rejected with others, reported when deleted."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

@@ -1,7 +1,5 @@
 """The commands and events topics in memory, for tests of the engine."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 

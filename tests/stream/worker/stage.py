@@ -1,7 +1,5 @@
 """Real worker engines over topics in memory; the test delivers the commands."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial

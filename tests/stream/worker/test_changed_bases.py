@@ -1,8 +1,6 @@
 """Bases that somebody with write access changed, including their hashes. A base is rejected if its Merkle tree differs
 from its events or the archive. `verify` finds changes outside the tree."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path

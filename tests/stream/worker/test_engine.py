@@ -1,7 +1,5 @@
 """The engine of a worker: takeovers, batches, fencing by other workers, and errors of Kafka."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -5,8 +5,6 @@ Fingerprints detect changes of Faust's private methods. If the test fails after 
 in `faust_seam`, with the reason in its row. Change the seam if needed, then record the new fingerprint.
 """
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import hashlib

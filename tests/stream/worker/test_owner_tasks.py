@@ -1,7 +1,5 @@
 """Owner tasks of a partition, and its status."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Decisions on a batch of commands: poison commands, clock skew, policies, dry runs, duplicates."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path

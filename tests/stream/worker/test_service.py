@@ -1,7 +1,5 @@
 """`topicwright worker` as a process on a real Kafka: start, stop, health and metrics, invalid input."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

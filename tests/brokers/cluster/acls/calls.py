@@ -1,7 +1,5 @@
 """Calls of Kafka APIs with random topics, groups and transactional ids, and the ACLs of those who make them."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """A real Kafka with its StandardAuthorizer, and Topicwright in front of it with `authorizer.class.name=ClusterAcls`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

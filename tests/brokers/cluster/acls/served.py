@@ -1,7 +1,5 @@
 """Topicwright with `authorizer.class.name=ClusterAcls`: its settings and clients."""
 
-from __future__ import annotations
-
 import base64
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The cluster's ACLs, users and quotas: enforced, followed, changed and shown here and by a gateway."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

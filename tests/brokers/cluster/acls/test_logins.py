@@ -1,7 +1,5 @@
 """Logins that the cluster checks: by each mechanism, over HTTP, and until its session ends."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections import Counter

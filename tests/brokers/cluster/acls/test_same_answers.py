@@ -1,7 +1,5 @@
 """The same answers through Topicwright as directly: random calls, each by both ways."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from contextlib import ExitStack

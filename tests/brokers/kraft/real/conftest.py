@@ -1,7 +1,5 @@
 """Topicwright with three Kafka brokers, shared by the tests of this folder, which leave the brokers live."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """With a Kafka broker: a held creation that is approved, and labels, which Kafka clients neither see nor set."""
 
-from __future__ import annotations
-
 import base64
 from contextlib import closing
 from pathlib import Path

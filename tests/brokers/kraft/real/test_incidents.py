@@ -1,8 +1,6 @@
 """Incidents of Kafka brokers: `topicwright status` names the brokers that everything waits for, and why they are away.
 The test has a cluster of its own, without topics of others."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Kafka's own command line tools, unchanged, with Kafka brokers that Topicwright leads."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

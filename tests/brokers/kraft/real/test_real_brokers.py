@@ -1,8 +1,6 @@
 """Three Kafka brokers under a producer with acks=all survive kills, shutdowns and pauses of brokers and controllers.
 The tests share the cluster of conftest.py; each continues where the one before ended."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 from contextlib import ExitStack

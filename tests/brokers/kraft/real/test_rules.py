@@ -1,8 +1,6 @@
 """No client gets around the rules: every Kafka request that can change a topic, sent to Kafka brokers by the clients of
 Java, librdkafka and franz-go and by Kafka's tools, is refused. So is every request over HTTP."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
