@@ -18,12 +18,12 @@ from typing import NamedTuple
 
 import msgspec
 import structlog
-from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-defined]  # its types do not export these
 
 from controller.brokers.cluster.link import ClusterLink, Refusal
 from controller.brokers.cluster.reconciliation import Action, brokers_of, open_work_of
 from controller.brokers.port import CommandSink
 from controller.kafka.connections import ClusterUnreachable, NotAuthenticated
+from controller.kafka.messages import topics
 from controller.machine.commands import commands
 from controller.machine.configs.topic_configs import without_labels
 from controller.machine.errors import ErrorCode
@@ -42,16 +42,23 @@ DELETED_MAX = 10_000  # bounds memory; far more than are deleted between two sca
 logger = structlog.get_logger("topicwright")
 
 
-def new_topic(name: str, partitions: Sequence[catalog.Partition], configs: catalog.Configs) -> NewTopic:
-    """A topic for AdminClient, with explicit replicas; placeholders are left out."""
-    replicas = [list(map(int, brokers_of(partition))) for partition in partitions]
-    return NewTopic(
-        name, num_partitions=len(replicas), replica_assignment=replicas, config=dict(without_labels(configs))
+def new_topic(name: str, partitions: Sequence[catalog.Partition], configs: catalog.Configs) -> topics.CreatableTopic:
+    """A topic to create, with explicit replicas; placeholders are left out."""
+    return topics.CreatableTopic(
+        name=name,
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=tuple(
+            topics.CreatableReplicaAssignment(partition_index=index, broker_ids=brokers_of(partition))
+            for index, partition in enumerate(partitions)
+        ),
+        configs=tuple(topics.CreatableTopicConfig(name=key, value=value) for key, value in without_labels(configs)),
     )
 
 
-def new_partitions(name: str, count: int, added: Sequence[catalog.Partition]) -> NewPartitions:
-    return NewPartitions(name, count, replica_assignment=[list(map(int, brokers_of(one))) for one in added])
+def new_partitions(name: str, count: int, added: Sequence[catalog.Partition]) -> topics.CreatePartitionsTopic:
+    assignments = tuple(topics.CreatePartitionsAssignment(broker_ids=brokers_of(partition)) for partition in added)
+    return topics.CreatePartitionsTopic(name=name, count=count, assignments=assignments)
 
 
 class ActionRunner:
@@ -220,13 +227,13 @@ class ActionRunner:
     async def _attempt(self, actions: Sequence[Action]) -> Mapping[str, Refusal | None]:
         match actions[0].change:
             case catalog.TopicCreated() | Topic():
-                topics = [
+                created = [
                     new_topic(one.topic, one.change.partitions, one.change.configs)
                     for one in actions
                     if isinstance(one.change, catalog.TopicCreated | Topic)
                 ]
                 tried = [one.topic for one in actions if one.tried]
-                return _except_done(await self._link.create(topics), ErrorCode.TOPIC_ALREADY_EXISTS, tried)
+                return _except_done(await self._link.create(created), ErrorCode.TOPIC_ALREADY_EXISTS, tried)
             case catalog.TopicDeleted():
                 names = [one.topic for one in actions]
                 return _except_done(await self._link.delete(names), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, names)
@@ -331,8 +338,8 @@ async def _dry_run_once(link: ClusterLink, planned: Sequence[PlannedCommand]) ->
     command, topic = planned[0]
     match command:
         case commands.CreateTopic():
-            topics = [new_topic(one.topic.name, one.topic.partitions, one.topic.configs) for one in planned]
-            return await link.create(topics, validate_only=True)
+            created = [new_topic(one.topic.name, one.topic.partitions, one.topic.configs) for one in planned]
+            return await link.create(created, validate_only=True)
         case commands.CreatePartitions():
             seen = (await link.metadata([topic.name])).topics.get(topic.name)
             first = len(seen.partitions) if seen is not None else 0

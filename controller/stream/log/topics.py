@@ -23,7 +23,6 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]  # not in its __all__
 
-from controller.brokers.cluster.link import silent_logger
 from controller.settings.load import ServeSettings, SettingsError
 from controller.stream.log.partition import RECORD_BYTES_MAX, events_in
 
@@ -66,7 +65,7 @@ def prepare_topics(
     """
     names = settings.stream_commands_topic, settings.stream_events_topic
     try:
-        admin = AdminClient({**properties, "socket.connection.setup.timeout.ms": 5000}, logger=silent_logger())
+        admin = AdminClient({**properties, "socket.connection.setup.timeout.ms": 5000, "log_level": 0})
         cluster = admin.describe_cluster(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1)
         there = admin.list_topics(timeout=TIMEOUT_S).topics
         factor = settings.stream_replication_factor
@@ -178,8 +177,8 @@ def _classified(error: KafkaError) -> Exception:
 def offsets_consumer(properties: Mapping[str, Any]) -> Consumer:
     """The client for `offset_ranges`. It is a consumer because AdminClient.list_offsets of confluent-kafka 2.16 frees
     memory twice when it times out, which ends the process."""
-    settings = {"group.id": "topicwright-offsets", "isolation.level": "read_uncommitted"}
-    return Consumer({**properties, **settings}, logger=silent_logger())
+    settings = {"group.id": "topicwright-offsets", "isolation.level": "read_uncommitted", "log_level": 0}
+    return Consumer({**properties, **settings})
 
 
 def offset_ranges(consumer: Consumer, topic: str, partitions: int) -> list[tuple[int, int]]:
