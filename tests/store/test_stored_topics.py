@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from controller.machine.apply import CannotApply, with_partition
-from controller.machine.partitions.blocks import BLOCK
+from controller.machine.apply import CannotApply
+from controller.machine.partitions.blocks import BLOCK, changed
 from controller.machine.state import Topic
 from controller.store.store import TopicStore
 from controller.store.stored_topics import TOPIC, decode_topic, each_stored, stored_values
@@ -33,9 +33,7 @@ def stored(bench: Bench) -> list[Topic]:
 
 
 def moved(before: Topic, *indexes: int) -> Topic:
-    for index in indexes:
-        before = with_partition(before, index, ONE)
-    return before
+    return replace(before, partitions=changed(before.partitions, dict.fromkeys(indexes, ONE)))
 
 
 def of_topics(changes: dict[bytes, bytes | None]) -> dict[bytes, bytes | None]:
