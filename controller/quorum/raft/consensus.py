@@ -111,12 +111,6 @@ class Consensus(Replica):
                 self._run(now, leader.resign(now + self.options.fetch_timeout_s))
             raise
 
-    def want_leadership(self, now: float, wanted: bool) -> None:
-        """Set whether to take over from a live leader. With priority 0 this node never does."""
-        self.wants_leadership = wanted and self.options.priority > 0
-        if isinstance(self._role, Follower):
-            self._role.priority_changed(now)
-
     def set_can_lead(self, now: float, can_lead: bool) -> None:
         """Set whether this node can lead. Otherwise it only follows and votes."""
         self.can_lead = can_lead
