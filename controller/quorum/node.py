@@ -245,9 +245,7 @@ class QuorumNode:
     def _peer_reported(
         self, address: Address, versions: Mapping[int, int], features: tuple[SupportedFeatureKey, ...]
     ) -> None:
-        peer = out.Peer(versions.get(ApiKey.VOTE, -1), priority_of(features))
-        if self.quorum.peers.get(address) != peer:
-            self._input(lambda now: self.quorum.peer_reported(now, address, peer))
+        self.quorum.peers[address] = out.Peer(versions.get(ApiKey.VOTE, -1), priority_of(features))
 
 
 def _log_failure(address: Address, reason: str | None) -> None:

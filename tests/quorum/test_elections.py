@@ -11,7 +11,7 @@ from controller.quorum.raft.effects import Role
 from controller.quorum.raft.follower import fetch_request
 from controller.quorum.raft.leader import DELAY_MAX
 from controller.quorum.raft.replica import LeaderAndEpoch
-from controller.quorum.raft.role import ToFollower, ToResigned, ToUnattached, discovered, topics_of
+from controller.quorum.raft.role import ToFollower, ToProspective, ToResigned, ToUnattached, discovered, topics_of
 from tests.quorum.worlds import (
     OTHER_DISK,
     answer,
@@ -90,6 +90,16 @@ def test_a_voter_with_a_different_history_gets_no_vote(pre_vote: bool) -> None:
         request = vote_request(candidate, epoch, voter.disk.end, voter.disk.last_epoch, pre_vote)
         granted = answer(voter, request).topics[0].partitions[0].vote_granted
         assert granted == (not distrusted)
+
+
+def test_a_pre_vote_ends_when_a_voter_does_not_support_it() -> None:
+    world = settled()
+    candidate, old = others(world)
+    old.vote_version = 1
+    candidate.does(lambda quorum: quorum._run(candidate.now(), ToProspective()))
+    assert quorum_of(candidate).role is Role.PROSPECTIVE
+    world.run_until(world.now + 0.2)
+    assert quorum_of(candidate).epoch == 2
 
 
 def test_a_late_fetch_response_of_a_resigned_leader_does_not_extend_the_fetch_timeout() -> None:

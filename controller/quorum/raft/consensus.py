@@ -41,7 +41,6 @@ from controller.quorum.raft.role import (
     Transition,
     discovered_by_request,
 )
-from controller.quorum.raft.voters import Address
 
 TRANSITIONS: Final[Mapping[Role, tuple[Role, ...]]] = {
     Role.UNATTACHED: (Role.UNATTACHED, Role.FOLLOWER, Role.PROSPECTIVE, Role.CANDIDATE),
@@ -122,10 +121,6 @@ class Consensus(Replica):
         until there is a new leader, which needs this node's vote."""
         if self.leading is not None:
             self._run(now, self.leading.resign(now + at_most_s))
-
-    def peer_reported(self, now: float, address: Address, peer: out.Peer) -> None:
-        self.peers[address] = peer
-        self._run(now, self._role.peer_changed(now))
 
     def raise_kraft_version(self, now: float) -> None:
         """Raise kraft.version from 0 to 1, as the leader. Raises Refused."""

@@ -317,7 +317,7 @@ class World:
         place, incarnation = ("node", receiver.id), sender.incarnation
 
         def spoke(quorum: Consensus) -> None:
-            quorum.peer_reported(sender.now(), place, Peer(receiver.vote_version, receiver.shown_priority))
+            quorum.peers[place] = Peer(receiver.vote_version, receiver.shown_priority)
 
         self.after(self._latency(), lambda: sender.at_once(incarnation, lambda: sender.does(spoke)))
 
