@@ -178,7 +178,8 @@ class Archiver:
         segments = () if manifest is None else manifest.segments
         _check_known(store, segments[: len(known)], known)
         if self._writer is not None:
-            self._writer.register(manifest or self._writer.begin(log.cluster_id, history))
+            new = manifests.Manifest(cluster_id=log.cluster_id, history=history, writer=self._writer.writer)
+            self._writer.register(manifest or new)
         self.next_offset = known[-1].end if known else 0
         self._found = iter(segments[len(known) :])
         self._is_begun = True

@@ -203,22 +203,18 @@ class ManifestWriter:
     """Changes the manifest of an archive until another process registers as its writer."""
 
     def __init__(self, store: ArchiveStore, writer: Writer, signer: HeadSigner | None = None) -> None:
-        self.store = store
-        self._writer, self._signer = writer, signer
+        self.store, self.writer = store, writer
+        self._signer = signer
 
     def register(self, manifest: Manifest) -> None:
         """Write a manifest, and register as its writer. Raises ArchiveError."""
-        self._write(replace(manifest, writer=self._writer))
-
-    def begin(self, cluster_id: str, history: str) -> Manifest:
-        """The manifest of a new archive."""
-        return Manifest(cluster_id=cluster_id, history=history, writer=self._writer)
+        self._write(replace(manifest, writer=self.writer))
 
     def change(self, by: Callable[[Manifest], Manifest]) -> Manifest:
         """Change the manifest and return it. Raises ArchiveError; ArchiveOfAnotherLog if another process is
         its writer."""
         now = read_manifest(self.store)
-        if now.writer.boot != self._writer.boot:
+        if now.writer.boot != self.writer.boot:
             raise ArchiveOfAnotherLog(
                 f"another service archives to {self.store.url}: {now.writer.where}; give each a place of its own, and "
                 "restart the one that is to go on there"
