@@ -40,15 +40,7 @@ class LogDiskFull(LogWriteError):
 
 
 class LogOfAnotherCluster(LogError):
-    """The folder holds the log of cluster `found`, not of cluster `expected`."""
-
-    def __init__(self, path: str, expected: str, found: str) -> None:
-        super().__init__(
-            f"{path} holds the log of cluster {found}, not of {expected}: "
-            f"set cluster.id={found}, or choose another folder"
-        )
-        self.expected = expected
-        self.found = found
+    """The folder holds the log of another cluster than the required one."""
 
 
 class LogFromNewerVersion(LogError):
@@ -121,7 +113,6 @@ class StateKeys(Protocol):
         This is no snapshot: a key that exists throughout appears exactly once; one that changes meanwhile appears with
         a value from during the scan, or not at all.
         """
-        ...
 
 
 class MemoryKeys:
@@ -172,7 +163,6 @@ class EventLog(StateKeys, Protocol):
     @property
     def path(self) -> Path | None:
         """The folder of the log and its snapshots; None in memory."""
-        ...
 
     cluster_id: str
     """The cluster whose history this is."""
@@ -184,7 +174,6 @@ class EventLog(StateKeys, Protocol):
     @property
     def durable_offset(self) -> int:
         """All events below it survive a power cut: `next_offset` when the last `flush` began."""
-        ...
 
     def write(self, commit: Commit) -> int:
         """Write a commit and return the offset of its first event. It is readable at once and durable after `flush`,
@@ -193,7 +182,6 @@ class EventLog(StateKeys, Protocol):
         An empty commit writes nothing and returns `next_offset`. Raises LogWriteError (LogDiskFull for a full disk),
         and then nothing is written; ValueError for state without events.
         """
-        ...
 
     def flush(self) -> int:
         """Make everything written so far durable. Blocks for the disk and returns the new `durable_offset`.
@@ -201,12 +189,10 @@ class EventLog(StateKeys, Protocol):
         Raises LogWriteError (LogDiskFull); writes since the previous flush may then be lost or not: `recover` finds
         out.
         """
-        ...
 
     def mark_durable(self) -> None:
         """Mark everything written so far as durable elsewhere, from where it can be written again. The next `flush`
         still flushes it."""
-        ...
 
     def recover(self) -> int:
         """Find out what was written after a failed write or flush, and return the new `next_offset`.
@@ -215,31 +201,25 @@ class EventLog(StateKeys, Protocol):
         found is durable. Raises LogError while the cause lasts, and may be retried. Readers in other threads may get
         LogClosed.
         """
-        ...
 
     def read(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
         """The events in [start, end) in order; `end` defaults to the current `next_offset`.
 
         They may not be durable yet; pass `durable_offset` as `end` to exclude those.
         """
-        ...
 
     def read_many(self, offsets: Sequence[int]) -> list[bytes]:
         """The events at some offsets, in the order requested. Raises IndexError if one is missing."""
-        ...
 
     def runs(self, index: bytes, name: str, start: int = 0, end: int | None = None) -> Iterator[range]:
         """The events in [start, end) whose key in an index is `name`, as ranges of consecutive offsets (runs), in
         order."""
-        ...
 
     def shard_keys(self, after: str = "") -> Iterator[str]:
         """The shard keys with events, in order, from the first one after a key; never ""."""
-        ...
 
     def close(self) -> None:
         """Flush and close the log; closing twice is allowed. Everything else raises LogClosed from now on."""
-        ...
 
 
 _T = TypeVar("_T")

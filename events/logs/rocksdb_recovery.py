@@ -266,7 +266,10 @@ def identify(database: Database, next_offset: int, cluster_id: str | None, new_c
         _write_identity(database, given)
         return given
     if cluster_id is not None and cluster_id != name:
-        raise log.LogOfAnotherCluster(str(path), cluster_id, name)
+        raise log.LogOfAnotherCluster(
+            f"{path} holds the log of cluster {name}, not of {cluster_id}: set cluster.id={name}, or choose another "
+            "folder"
+        )
     if int(database.get_view(_EVENTS_KEY) or b"0") < EVENT_VERSION:
         _write_identity(database, name)
     return name
