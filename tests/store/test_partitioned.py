@@ -7,8 +7,8 @@ import pytest
 from controller.machine.state import Counts
 from controller.store.partitioned_store import PartitionedStore
 from controller.store.store import TopicStore, topic_slices
+from controller.stream.log.codec import partition_of
 from events.catalog import Recorded
-from events.logs.events_topic import partition_of
 from events.names import ShardKey, shard_key
 from projections.queries.events import BadPlace, cursor_of, listing
 from projections.queries.query import NotFound, NoTopic, Queries, Query
