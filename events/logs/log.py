@@ -89,12 +89,6 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     own: Mapping[bytes, bytes | None] = {}
 
 
-def check_commit(commit: Commit) -> None:
-    """Raise ValueError for a commit that changes state without an event."""
-    if commit.state and not commit.entries:
-        raise ValueError("a commit changes state only together with the events that say so")
-
-
 def end_of_range(start: int, end: int | None, next_offset: int) -> int:
     """The end of the range [start, end) in a log, whose default is `next_offset`. Raises ValueError for a negative
     offset."""
@@ -160,10 +154,8 @@ class EventLog(StateKeys, Protocol):
     LogClosed.
     """
 
-    @property
-    def path(self) -> Path | None:
-        """The folder of the log and its snapshots; None in memory."""
-
+    path: Path
+    """The folder of the log and its snapshots."""
     cluster_id: str
     """The cluster whose history this is."""
     start_offset: int
