@@ -68,7 +68,7 @@ async def test_reconciliation_reads_only_topics_with_replicas_on_the_broker(monk
         return durable(store, key)
 
     monkeypatch.setattr(TopicStore, "durable", noted)
-    monkeypatch.setattr("controller.engine.tasks.topic_slices", None)
+    monkeypatch.setattr("controller.store.store.slice_of", None)
     stage.brokers.add()
     await stage.settle(5)
     assert read == set(), "the new broker has no replicas, and no replica is missing"
