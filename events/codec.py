@@ -110,17 +110,14 @@ def without_secrets(event: Event) -> Event:
     if isinstance(event, LoginSecretDrawn):
         return replace(event, secret=HIDDEN)
     if isinstance(event, ResourceConfigsChanged):
-        configs, before = configs_without_secrets(event), None if event.before is None else _masked(event.before)
+        configs = configs_without_secrets(event.configs)
+        before = None if event.before is None else configs_without_secrets(event.before)
         unchanged = (configs, before) == (event.configs, event.before)
         return event if unchanged else replace(event, configs=configs, before=before)
     return event
 
 
-def configs_without_secrets(event: ResourceConfigsChanged) -> Configs:
-    return _masked(event.configs)
-
-
-def _masked(configs: Configs) -> Configs:
+def configs_without_secrets(configs: Configs) -> Configs:
     return tuple((name, HIDDEN.decode() if name.endswith(_SECRETS) else value) for name, value in configs)
 
 

@@ -81,11 +81,6 @@ class RefusalRecords:
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
 
-    @property
-    def is_idle(self) -> bool:
-        """True if nothing is counted."""
-        return not (self._kinds or self._bytes)
-
     def is_recorded(self, command: TopicCommand, decision: Decision) -> bool:
         """True if the events of a refused command must be recorded; if not, the refusal is counted."""
         self._schedule()
@@ -127,7 +122,7 @@ class RefusalRecords:
     def _interval_over(self) -> None:
         self._timer = None
         self._record_counts()
-        if not self.is_idle:
+        if self._kinds or self._bytes:
             self._schedule()
 
     def _record_counts(self) -> None:

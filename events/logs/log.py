@@ -40,7 +40,15 @@ class LogDiskFull(LogWriteError):
 
 
 class LogOfAnotherCluster(LogError):
-    """The folder holds the log of another cluster than the required one."""
+    """The folder holds the log of cluster `found`, not of cluster `expected`."""
+
+    def __init__(self, path: str, expected: str, found: str) -> None:
+        super().__init__(
+            f"{path} holds the log of cluster {found}, not of {expected}: "
+            f"set cluster.id={found}, or choose another folder"
+        )
+        self.expected = expected
+        self.found = found
 
 
 class LogFromNewerVersion(LogError):

@@ -266,10 +266,7 @@ def identify(database: Database, next_offset: int, cluster_id: str | None, new_c
         _write_identity(database, given)
         return given
     if cluster_id is not None and cluster_id != name:
-        raise log.LogOfAnotherCluster(
-            f"{path} holds the log of cluster {name}, not of {cluster_id}: set cluster.id={name}, or choose another "
-            "folder"
-        )
+        raise log.LogOfAnotherCluster(str(path), cluster_id, name)
     if int(database.get_view(_EVENTS_KEY) or b"0") < EVENT_VERSION:
         _write_identity(database, name)
     return name

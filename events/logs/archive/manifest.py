@@ -30,7 +30,7 @@ from events.catalog import EVENT_VERSION
 from events.codec import UNREADABLE
 from events.logs.archive.store import ArchiveError, ArchiveStore
 from events.logs.log import EventLog, LogCorrupted, StateKeys, read_one
-from events.logs.tree_heads import HeadSigner, verifies
+from events.logs.tree_heads import HeadSigner, HexHash, Name, OffsetInLog, verifies
 
 FORMAT: Final = 1
 SEGMENT: Final = 1 << 16
@@ -50,16 +50,13 @@ class ArchiveDamaged(ArchiveError, LogCorrupted):
     """The archive does not hold what was archived."""
 
 
-OffsetInLog = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-_Hash = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
-Name = Annotated[str, Meta(pattern=r"\A[!-~]{1,300}\Z")]
 _Size = Annotated[int, Meta(ge=0, le=1 << 30)]
 
 
 class Stored(msgspec.Struct, frozen=True):
     """The SHA-256 and the size of an object, or of its end."""
 
-    sha256: _Hash
+    sha256: HexHash
     size: _Size
 
     @classmethod
@@ -77,7 +74,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     last_ms: int
     event_version: int
     event_bytes: OffsetInLog
-    tree: _Hash
+    tree: HexHash
     events: Stored
     footer: Stored
 

@@ -57,8 +57,9 @@ def test_a_log_of_another_cluster_is_rejected(folder: Path) -> None:
     open_log(folder, cluster_id="theirs").close()
     with pytest.raises(
         LogOfAnotherCluster, match=r"log holds the log of cluster theirs, not of mine: set cluster\.id=t"
-    ):
+    ) as e:
         open_log(folder, cluster_id="mine")
+    assert (e.value.expected, e.value.found) == ("mine", "theirs")
     log = open_log(folder, cluster_id="theirs")
     assert log.cluster_id == "theirs", "a rejected open leaves no lock"
     log.close()
