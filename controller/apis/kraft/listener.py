@@ -38,7 +38,6 @@ from controller.controller_api import ControllerApi
 from controller.kafka.codec import codec
 from controller.kafka.codec.primitives import MalformedRequest
 from controller.kafka.handling import (
-    NO_RESPONSE,
     ApiHandler,
     ClientConnection,
     Disconnect,
@@ -94,7 +93,11 @@ async def forward(
     forwarded = RequestContext(
         header.api_key, header.api_version, header.correlation_id, header.client_id or "", client
     )
-    answer = await _answer(api, forwarded, forwarded_request)
+    try:
+        answer: Any = api.handle(forwarded, forwarded_request)
+        answer = await answer if isinstance(answer, Awaitable) else answer
+    except Disconnect:  # of the client, but the forwarding broker must stay connected
+        answer = None
     if answer is None:
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     frame = codec.encode_response(header.api_key, header.api_version, header.correlation_id, answer)
@@ -107,17 +110,6 @@ async def _read(header: codec.RequestHeader, frame: bytes, elements_max: int) ->
     if len(frame) <= DECODED_ON_LOOP_BYTES_MAX:
         return read()[0]
     return (await asyncio.to_thread(read))[0]
-
-
-async def _answer(api: ApiHandler, context: RequestContext, request: Message) -> Message | None:
-    """The response, or None if the client would be disconnected: the forwarding broker must stay connected."""
-    try:
-        answer: Any = api.handle(context, request)
-        if isinstance(answer, Awaitable):
-            answer = await answer
-    except Disconnect:
-        return None
-    return None if answer is NO_RESPONSE else answer
 
 
 def read_principal(data: bytes | None) -> str:
