@@ -128,7 +128,7 @@ def _read_handlers(api: ControllerApi) -> dict[int, Handler]:
     return {
         **descriptions(api),
         ApiKey.METADATA: metadata_handler(api),
-        ApiKey.DESCRIBE_CLUSTER: partial(cluster.describe_cluster, api),
+        ApiKey.DESCRIBE_CLUSTER: partial(cluster.describe_cluster, api, None),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: partial(describe_topic_partitions, api),
     }
 

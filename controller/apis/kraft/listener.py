@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 from controller.apis import checked, guarded
-from controller.apis.cluster import describe_controllers, supported_features, with_api_versions
+from controller.apis.cluster import describe_cluster, supported_features, with_api_versions
 from controller.apis.kraft import broker_requests, quorum
 from controller.apis.limits import CHANGES
 from controller.apis.partitions import alter_partition_reassignments, elect_leaders, list_reassignments
@@ -150,7 +150,7 @@ def kraft_listener(
         {
             **led({**administration(api, WAIT_MS_MAX), **descriptions(api), **guarded(api, of_nodes | of_clients)}),
             **guarded(api, dict.fromkeys(_OF_QUORUM, quorum.quorum_handler(api, node, brokers.replication))),
-            ApiKey.DESCRIBE_CLUSTER: partial(describe_controllers, api, node.quorum),
+            ApiKey.DESCRIBE_CLUSTER: partial(describe_cluster, api, node.quorum),
             **UNEXPECTED_SASL,
         }
     )
