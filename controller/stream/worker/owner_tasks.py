@@ -43,7 +43,7 @@ from controller.serving.archiving import Archiving, archive_store, sign_heads
 from controller.settings.load import ServeSettings
 from controller.store.snapshotting import too_many, with_pauses
 from controller.store.store import TopicStore
-from controller.stream.log.codec import CLUSTER_PARTITION, RECENT_EVENTS, encode_command, key_of
+from controller.stream.log.codec import CLUSTER_PARTITION, RECENT_EVENTS, encode_command, key_of, partition_of
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.topics import KafkaUnavailable, Topics
 from controller.stream.log.transport import Transport
@@ -51,7 +51,6 @@ from controller.stream.worker.partition_decider import Fault, RequestCommand, So
 from events.catalog import Configs, Recorded, TopicCreated
 from events.logs.archive.manifest import Base, ManifestWriter, Writer
 from events.logs.archive.store import ArchiveStore
-from events.logs.events_topic import partition_of
 from events.logs.tree_heads import HeadSigner
 from events.names import Offset, TopicName, shard_key
 
