@@ -164,8 +164,8 @@ class PartitionLeader:
         """Set and replaced whenever commands are submitted or decided."""
         background = Background(context.on_failure)
         self.background, self._end_background = background.begin, background.stop
-        self._deadlines, self._reconciler = Deadlines(self), Reconciler(self)
         self.brokers = context.make_brokers(partition)
+        self._deadlines, self._reconciler = Deadlines(self), Reconciler(self, self.brokers)
         self.cluster = self.brokers if isinstance(self.brokers, PartitionCluster) else None
         """The target cluster; None without one."""
         self.background(self._submit_all())
