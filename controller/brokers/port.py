@@ -135,7 +135,7 @@ class Brokers(Subscriber, Protocol):
 
     def report_again(self, part: Part) -> None:
         """Report again on these partitions: one of their brokers changed, or this process has begun to decide."""
-        return None
+        return
 
     def resume(self) -> None:
         """Continue after a failed write dropped commands: submit all reports again that may have been dropped."""
