@@ -30,6 +30,8 @@ from controller.kafka.messages.clients import NodeEndpoint
 from controller.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.kafka.messages.topics import MetadataResponseTopic as TopicAnswer
+from controller.machine.configs.changes import TOPICS, OpType
+from controller.machine.configs.views import ConfigSource
 from controller.machine.errors import ErrorCode
 from controller.machine.validation import RECORDS_PER_REQUEST_MAX
 from events.catalog import Configs, Partition
@@ -78,10 +80,6 @@ LOG_DIRS_VERSION = 5
 """The first version of DescribeLogDirs that has cordoned log directories: Kafka 4.3."""
 OPERATION_MS = 10_000
 """Kafka's time limit for a change."""
-TOPIC, FROM_TOPIC = 2, 1
-"""DescribeConfigs: the resource type of topics, and the source of explicit topic configs."""
-SET, DELETE = 0, 1
-"""The operations of IncrementalAlterConfigs."""
 
 _RETRIABLE = frozenset(
     (
@@ -162,12 +160,16 @@ class ClusterLink:
 
     async def configs(self, topics: Sequence[str]) -> dict[TopicName, Configs]:
         """The explicit configs of topics, sorted by name. Unknown topics are left out. Raises ClusterUnreachable."""
-        resources = tuple(configs.DescribeConfigsResource(resource_type=TOPIC, resource_name=name) for name in topics)
+        resources = tuple(configs.DescribeConfigsResource(resource_type=TOPICS, resource_name=name) for name in topics)
         request, kind = configs.DescribeConfigsRequest(resources=resources), configs.DescribeConfigsResponse
         _, answer = await self._exchange(ApiKey.DESCRIBE_CONFIGS, CONFIGS_VERSION, request, kind)
         return {
             TopicName(result.resource_name): tuple(
-                sorted((one.name, one.value or "") for one in result.configs if one.config_source == FROM_TOPIC)
+                sorted(
+                    (one.name, one.value or "")
+                    for one in result.configs
+                    if one.config_source == ConfigSource.DYNAMIC_TOPIC_CONFIG
+                )
             )
             for result in answer.results
             if not result.error_code
@@ -252,14 +254,14 @@ class ClusterLink:
             return Refusal(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "This server does not host this topic-partition.")
         before, after, step = dict(had), dict(wanted), configs.AlterableConfig
         steps = [
-            step(name=key, value=value, config_operation=SET)
+            step(name=key, value=value, config_operation=OpType.SET)
             for key, value in after.items()
             if before.get(key) != value
         ]
-        steps += [step(name=key, config_operation=DELETE) for key in before if key not in after]
+        steps += [step(name=key, config_operation=OpType.DELETE) for key in before if key not in after]
         if not steps:
             return None
-        resource = configs.AlterConfigsResource(resource_type=TOPIC, resource_name=name, configs=tuple(steps))
+        resource = configs.AlterConfigsResource(resource_type=TOPICS, resource_name=name, configs=tuple(steps))
         request = configs.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
         key, kind = ApiKey.INCREMENTAL_ALTER_CONFIGS, configs.IncrementalAlterConfigsResponse
         return _first_refusal((await self._change(key, request, kind)).responses)

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from controller.brokers.cluster import actions
 from controller.brokers.cluster.actions import ActionRunner
-from controller.brokers.cluster.link import DELETE, SET, ClusterLink, Refusal, SharedCall, split_by_limit
+from controller.brokers.cluster.link import ClusterLink, Refusal, SharedCall, split_by_limit
 from controller.brokers.cluster.reconciliation import Action
 from controller.brokers.cluster.target_cluster import TargetCluster
 from controller.brokers.cluster.watch import ClusterWatch
@@ -20,6 +20,7 @@ from controller.cli import main
 from controller.kafka.connections import ClusterUnreachable, Security
 from controller.kafka.messages.configs import AlterConfigsResponse
 from controller.kafka.messages.topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig
+from controller.machine.configs.changes import OpType
 from controller.machine.errors import ErrorCode
 from controller.serving import reach_cluster
 from controller.settings.load import load_settings
@@ -89,7 +90,7 @@ async def test_configs_that_differ_are_set_and_deleted(monkeypatch: pytest.Monke
     assert await link.set_configs(NAME, (("b", "3"), ("c", "4"))) is None
     (resource,) = changed.call_args.args[1].resources
     steps = [(step.name, step.value, step.config_operation) for step in resource.configs]
-    assert steps == [("b", "3", SET), ("c", "4", SET), ("a", None, DELETE)]
+    assert steps == [("b", "3", OpType.SET), ("c", "4", OpType.SET), ("a", None, OpType.DELETE)]
     assert await link.set_configs(NAME, (("a", "1"), ("b", "2"))) is None
     changed.assert_called_once()
     refusal = await link.set_configs(TopicName("missing"), ())
