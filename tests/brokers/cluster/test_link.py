@@ -1,9 +1,9 @@
 """The link to the target cluster: requests, shared calls, actions, and a start without the cluster."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unittest.mock import AsyncMock
 
 import pytest
@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from controller.brokers.cluster import actions
 from controller.brokers.cluster.actions import ActionRunner
-from controller.brokers.cluster.link import ClusterLink, Refusal, SharedCall, split_by_limit
+from controller.brokers.cluster.link import ClusterLink, Refusal, split_by_limit
 from controller.brokers.cluster.reconciliation import Action
 from controller.brokers.cluster.target_cluster import TargetCluster
 from controller.brokers.cluster.watch import ClusterWatch
@@ -115,6 +115,13 @@ class Source:
         return number
 
 
+def shared_scans(source: Source) -> Callable[[], Coroutine[Any, Any, Any]]:
+    """The call that several watches share."""
+    link: Any = ClusterLink("127.0.0.1:1", Security())
+    link._fetch_metadata = source
+    return cast(Callable[[], Coroutine[Any, Any, Any]], link.all_metadata)
+
+
 async def _run_pending_callbacks() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
@@ -122,10 +129,10 @@ async def _run_pending_callbacks() -> None:
 
 async def test_shared_call_callers_during_a_call_share_the_next_response() -> None:
     source = Source()
-    shared = SharedCall(source)
-    first = [asyncio.create_task(shared.answer()) for _ in range(3)]
+    shared = shared_scans(source)
+    first = [asyncio.create_task(shared()) for _ in range(3)]
     await _run_pending_callbacks()
-    later = [asyncio.create_task(shared.answer()) for _ in range(3)]
+    later = [asyncio.create_task(shared()) for _ in range(3)]
     await _run_pending_callbacks()
     assert source.count == 1, "calls must run one at a time"
     source.gate.release()
@@ -133,16 +140,16 @@ async def test_shared_call_callers_during_a_call_share_the_next_response() -> No
     source.gate.release()
     assert await asyncio.gather(*later) == [2, 2, 2], "a caller must not share a call that began before it"
     source.gate.release()
-    assert await shared.answer() == 3
+    assert await shared() == 3
 
 
 async def test_shared_call_failure_is_raised_only_to_its_callers() -> None:
     source = Source()
     source.wrong = {1}
-    shared = SharedCall(source)
-    first = [asyncio.create_task(shared.answer()) for _ in range(2)]
+    shared = shared_scans(source)
+    first = [asyncio.create_task(shared()) for _ in range(2)]
     await _run_pending_callbacks()
-    later = asyncio.create_task(shared.answer())
+    later = asyncio.create_task(shared())
     for _ in range(2):
         source.gate.release()
     for each in first:
@@ -153,8 +160,8 @@ async def test_shared_call_failure_is_raised_only_to_its_callers() -> None:
 
 async def test_shared_call_cancellation_does_not_affect_other_callers() -> None:
     source = Source()
-    shared = SharedCall(source)
-    gives_up, waits = (asyncio.create_task(shared.answer()) for _ in range(2))
+    shared = shared_scans(source)
+    gives_up, waits = (asyncio.create_task(shared()) for _ in range(2))
     await _run_pending_callbacks()
     gives_up.cancel()
     await _run_pending_callbacks()
@@ -166,14 +173,14 @@ async def test_shared_call_cancellation_does_not_affect_other_callers() -> None:
 async def test_shared_call_failure_without_callers_is_not_logged() -> None:
     source = Source()
     source.wrong = {1}
-    shared = SharedCall(source)
-    only = asyncio.create_task(shared.answer())
+    shared = shared_scans(source)
+    only = asyncio.create_task(shared())
     await _run_pending_callbacks()
     only.cancel()
     source.gate.release()
     await _run_pending_callbacks()
     source.gate.release()
-    assert await shared.answer() == 2
+    assert await shared() == 2
 
 
 PARTITION = Partition((BrokerId(1),), (BrokerId(1),), BrokerId(1), 0, 0)
