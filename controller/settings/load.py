@@ -14,14 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from controller.machine.configs.topic_configs import (
-    BROKER_CONFIGS,
-    BROKER_SYNONYMS,
-    BY_NAME,
-    TIERED_STORAGE_KEY,
-    contradicting_defaults,
-)
-from controller.machine.configs.values import Bad, ConfigType, read_value, value_text
+from controller.machine.configs.topic_configs import BROKER_CONFIGS, BY_NAME, TOPIC_DEFAULTS, contradicting_defaults
+from controller.machine.configs.values import Bad, read_value, value_text
 from controller.machine.state import POLICY_PREFIX
 from controller.settings.forms import SECRET, Setting
 from controller.settings.properties import Property, SettingsError, read_file
@@ -78,8 +72,7 @@ _REPLACEMENTS = {
     "process.roles": "--brokers selects the brokers",
 }
 _TOPIC_DEFAULTS: Mapping[str, Setting] = {
-    **{key: Setting("", one.allowed, kind=one.kind, key=key) for key, one in BROKER_SYNONYMS.items()},
-    TIERED_STORAGE_KEY: Setting("", kind=ConfigType.BOOLEAN, key=TIERED_STORAGE_KEY),
+    key: Setting("", row.allowed, kind=row.kind, key=key) for key, row in TOPIC_DEFAULTS.items()
 }
 
 

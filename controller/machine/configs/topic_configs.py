@@ -66,6 +66,9 @@ BROKER_CONFIGS = {row.name: row for row in msgspec.json.decode(_BROKER_CONFIGS, 
 """By name, in the order in which Kafka defines the configs and validates their values."""
 BROKER_SYNONYMS = {name: BROKER_CONFIGS[name] for row in TOPIC_CONFIGS for name in row.synonyms}
 """All broker-level configs that are defaults of topics, by name."""
+TIERED_STORAGE_KEY = "remote.log.storage.system.enable"
+"""The only broker-level setting that topic configs depend on without being their default (KIP-405)."""
+TOPIC_DEFAULTS = {**BROKER_SYNONYMS, TIERED_STORAGE_KEY: BROKER_CONFIGS[TIERED_STORAGE_KEY]}
 
 
 LABEL = "label."
@@ -80,9 +83,6 @@ VALUE_LENGTH_MAX = 32_767
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
-
-TIERED_STORAGE_KEY = "remote.log.storage.system.enable"
-"""The only broker-level setting that topic configs depend on without being their default (KIP-405)."""
 
 _RULE = "validation:configs"
 _SUCCESSORS = {
