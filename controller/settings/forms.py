@@ -34,17 +34,15 @@ def without_secret(key: str, text: str) -> str:
 class Setting(msgspec.Struct, frozen=True):
     """One setting. `default` is a text, or None if the setting has no value until it is set.
 
-    `form` describes allowed values that `kind` and `allowed` do not, and `parse` reads such values; `limits` describes
-    its further checks. `decides` marks a setting that decisions depend on: the log records its value. A `secret` is
-    never displayed, nor passed to policies. With `per_listener`, `listener.name.NAME.KEY` may set it for one listener,
-    whose NAME is in lower case.
+    `form` describes allowed values that `kind` and `allowed` do not, and `parse` reads such values. `decides` marks a
+    setting that decisions depend on: the log records its value. A `secret` is never displayed, nor passed to policies.
+    With `per_listener`, `listener.name.NAME.KEY` may set it for one listener, whose NAME is in lower case.
     """
 
     default: str | None
     allowed: Allowed = None
     form: str = ""
     parse: Callable[[str], object] | None = None
-    limits: str = ""
     kind: ConfigType = ConfigType.STRING
     decides: bool = False
     secret: bool = False

@@ -189,17 +189,15 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Length of a quota window."""
     listeners: tuple[Endpoint, ...] = setting(
         "",
-        form="NAME://HOST:PORT, several separated by commas",
+        form="NAME://HOST:PORT, several separated by commas with ports from 0 to 65535 and unique names and addresses",
         parse=forms.listeners,
-        limits=" with ports from 0 to 65535 and unique names and addresses",
     )
     """The addresses to listen on for Kafka clients, instead of --kafka. An empty host means all addresses of the
     machine; port 0 means any free port."""
     advertised_listeners: tuple[Endpoint, ...] = setting(
         "",
-        form="NAME://HOST:PORT",
+        form="NAME://HOST:PORT with a port from 1 to 65535 and a host that clients can reach, not 0.0.0.0",
         parse=forms.advertised,
-        limits=" with a port from 1 to 65535 and a host that clients can reach, not 0.0.0.0",
     )
     """The addresses that clients get in Metadata. The default for each listener is the address where it listens."""
     listener_security_protocol_map: Mapping[str, str] = setting(
