@@ -3,7 +3,7 @@ setting and returns its value, or raises ValueError with the invalid part."""
 
 import ipaddress
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -72,6 +72,15 @@ def setting(default: str | int | None, allowed: Allowed = None, **more: Any) -> 
 def long_setting(default: int, allowed: Allowed, **more: Any) -> Any:
     """Declares a field of ServeSettings whose type in Kafka is LONG, not INT."""
     return setting(default, allowed, kind=ConfigType.LONG, **more)
+
+
+def list_setting(default: Iterable[str], allowed: Collection[str], **more: Any) -> Any:
+    """Declares a field of ServeSettings that lists at least one of these values; duplicates count once."""
+    form = f"a comma-separated list of [{', '.join(allowed)}]"
+    parse = several(
+        lambda one: one if one in allowed else None, least=1, into=lambda found: tuple(dict.fromkeys(found))
+    )
+    return setting(",".join(default), form=form, parse=parse, **more)
 
 
 # --- parsers
@@ -158,12 +167,6 @@ def advertised(text: str) -> tuple[Endpoint, ...]:
 def protocol(text: str) -> tuple[str, str] | None:
     name, _, protocol = (part.strip().upper() for part in text.partition(":"))
     return (name, protocol) if name and protocol in PROTOCOLS else None
-
-
-def choices(allowed: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
-    return several(
-        lambda text: text if text in allowed else None, least=1, into=lambda found: tuple(dict.fromkeys(found))
-    )
 
 
 def connections(text: str) -> tuple[str, int] | None:
