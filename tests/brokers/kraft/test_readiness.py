@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from controller.brokers.kraft.readiness import GATHER_S, BrokerProbe, Confirmations, ProbeDenied
+from controller.brokers.kraft.readiness import GATHER_S, BrokerProbes, Confirmations, ProbeDenied
 from controller.brokers.port import CommandSink
 from controller.kafka.connections import ClusterUnreachable
 from controller.kafka.handling import Answer, RequestContext
@@ -25,7 +25,6 @@ from controller.kafka.messages.topics import (
 )
 from controller.machine.commands.commands import ConfirmMetadata
 from controller.machine.errors import ErrorCode
-from events.catalog import Endpoint
 from events.names import BrokerId, Offset, RequestId, TopicName
 from tests.kafka.server.listener import serving
 from tests.simulation.virtual_time import on_virtual_time
@@ -137,23 +136,23 @@ def _offsets(_: RequestContext, request: ListOffsetsRequest) -> Answer:
 
 async def test_a_broker_probe_checks_metadata_and_leadership() -> None:
     async with serving({ApiKey.METADATA: _metadata, ApiKey.LIST_OFFSETS: _offsets}) as server:
-        probe = BrokerProbe(Endpoint("PLAINTEXT", "127.0.0.1", server.port))
-        assert await probe.knows("known")
-        assert not await probe.knows("unknown")
-        assert await probe.leads({TopicName("known"): (0, 1)})
-        assert not await probe.leads({TopicName("known"): (1, 2)})
+        probe, at = BrokerProbes(), ("127.0.0.1", server.port)
+        assert await probe.knows(at, "known")
+        assert not await probe.knows(at, "unknown")
+        assert await probe.leads(at, {TopicName("known"): (0, 1)})
+        assert not await probe.leads(at, {TopicName("known"): (1, 2)})
         with pytest.raises(ProbeDenied, match="denies the probe"):
-            await probe.knows("denied")
+            await probe.knows(at, "denied")
         probe.close()
-        assert await probe.knows("known"), "the probe must use another connection"
+        assert await probe.knows(at, "known"), "the probe must use another connection"
     with pytest.raises(ClusterUnreachable, match=f"127.0.0.1:{server.port} (closed the connection|cannot be reached)"):
-        await probe.knows("known")
+        await probe.knows(at, "known")
     with pytest.raises(ClusterUnreachable, match=f"127.0.0.1:{server.port} cannot be reached"):
-        await probe.knows("known")
+        await probe.knows(at, "known")
 
 
 @pytest.mark.parametrize("host", ["two..dots", "a" * 64, "null\0"])
 async def test_an_invalid_host_name_fails_the_probe(host: str) -> None:
     """A broker chooses its host name, which must not end the controller."""
     with pytest.raises(ClusterUnreachable, match="cannot be reached"):
-        await BrokerProbe(Endpoint("PLAINTEXT", host, 9092)).knows("known")
+        await BrokerProbes().knows((host, 9092), "known")
