@@ -14,7 +14,7 @@ process becomes leader. The metric `topicwright_configs_unreadable` counts the v
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 import structlog
@@ -82,7 +82,8 @@ class UnreadableConfigs:
     )
 
     def __init__(self) -> None:
-        self._found: dict[tuple[int, str], Configs] = {}
+        self._found: dict[tuple[int, str], tuple[str, ...]] = {}
+        """By kind and name of a resource: a line for each unreadable config, with the command that repairs it."""
 
     @property
     def count(self) -> int:
@@ -118,22 +119,18 @@ class UnreadableConfigs:
                 self._update(event.kind, event.name, event.configs)
 
     def lines(self) -> Iterator[str]:
-        """A line for each unreadable config, with the command that repairs it."""
-        for (kind, resource), configs in self._found.items():
-            yield from _lines(kind, resource, configs)
+        return chain.from_iterable(self._found.values())
 
     def _update(self, kind: int, resource: str, configs: Configs) -> None:
-        found = unreadable(kind, configs) if configs else ()
-        if found != self._found.pop((kind, resource), ()):
-            _warn(_lines(kind, resource, found))
-        if found:
-            self._found[kind, resource] = found
-
-
-def _lines(kind: int, resource: str, configs: Configs) -> Iterator[str]:
-    of = f" of {resource}" if resource else ""
-    for name, text in configs:
-        yield f"Kafka cannot read {name}={text!r}{of}; repair it: {repair(kind, resource, name, text)}"
+        of = f" of {resource}" if resource else ""
+        lines = tuple(
+            f"Kafka cannot read {name}={text!r}{of}; repair it: {repair(kind, resource, name, text)}"
+            for name, text in unreadable(kind, configs)
+        )
+        if lines != self._found.pop((kind, resource), ()):
+            _warn(lines)
+        if lines:
+            self._found[kind, resource] = lines
 
 
 def _warn(lines: Iterable[str]) -> None:
