@@ -53,13 +53,10 @@ async def create_acls(
     """Answer CreateAcls. Raises Disconnect for unknown codes, because Kafka cannot parse such a request."""
     for one in request.creations:
         _check_codes(one.resource_type, one.resource_pattern_type, one.operation, one.permission_type)
-    wrong = batch_error(len(request.creations)) or _denial(api, context, "Alter")
-    if wrong is not None:
-        return access.CreateAclsResponse(
-            results=(access.AclCreationResult(**errors_of(wrong)),) * len(request.creations)
-        )
     acls = tuple(Acl(*map(partial(getattr, one), CREATION_FIELDS)) for one in request.creations)
-    details = await api.submit_cluster(CreateAcls(**origin_of(api, context), acls=acls), len(acls))
+    wrong = batch_error(len(acls)) or _denial(api, context, "Alter")
+    command = CreateAcls(**origin_of(api, context), acls=acls)
+    details = await api.submit_cluster(command, len(acls)) if wrong is None else [wrong] * len(acls)
     return access.CreateAclsResponse(results=tuple(access.AclCreationResult(**errors_of(each)) for each in details))
 
 
@@ -100,11 +97,8 @@ async def delete_acls(
     )
     wrong = BATCH if wide * api.cluster.acls.count > ACLS_SCANNED_MAX else batch_error(len(filters))
     wrong = wrong or _denial(api, context, "Alter")
-    if wrong is not None:
-        return access.DeleteAclsResponse(
-            filter_results=(access.DeleteAclsFilterResult(**errors_of(wrong)),) * len(filters)
-        )
-    details = await api.submit_cluster(DeleteAcls(**origin_of(api, context), filters=filters), len(filters))
+    command = DeleteAcls(**origin_of(api, context), filters=filters)
+    details = await api.submit_cluster(command, len(filters)) if wrong is None else [wrong] * len(filters)
     return access.DeleteAclsResponse(
         filter_results=tuple(
             access.DeleteAclsFilterResult(

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from controller.controller_api import ControllerApi
+from controller.controller_api import ControllerApi, Node
 from controller.kafka.handling import ApiHandler, RequestContext
 from controller.kafka.messages import APIS, ApiKey, cluster, quorum
 from controller.kafka.messages.cluster import Listener
@@ -93,21 +93,29 @@ _ENDPOINT_TYPES = {BROKER_ENDPOINTS: "BROKER", CONTROLLER_ENDPOINTS: "CONTROLLER
 
 
 def describe_cluster(
-    api: ControllerApi, context: RequestContext, request: cluster.DescribeClusterRequest
+    api: ControllerApi, consensus: Consensus | None, context: RequestContext, request: cluster.DescribeClusterRequest
 ) -> cluster.DescribeClusterResponse:
-    """Answer DescribeCluster with the brokers; fenced brokers only if requested (version 2)."""
-    if request.endpoint_type != BROKER_ENDPOINTS:
-        return _wrong_endpoint_type(request.endpoint_type, BROKER_ENDPOINTS)
+    """Answer DescribeCluster with the brokers; fenced brokers only if requested (version 2). For clients with
+    `bootstrap.controllers` (KIP-919), whose listener has a `consensus`: with the voters' endpoints and leader."""
+    own = BROKER_ENDPOINTS if consensus is None else CONTROLLER_ENDPOINTS
+    if request.endpoint_type != own:
+        return _wrong_endpoint_type(request.endpoint_type, own)
+    if consensus is None:
+        list_nodes = api.nodes if api.broker_ports is None else api.admin_nodes
+        controller_id, nodes = api.admin_controller_id(), list_nodes(request.include_fenced_brokers)
+    else:
+        controller_id = consensus.leader_id
+        nodes = [Node(each.id, *consensus.address_of(each)) for each in consensus.voters]
     wants_operations = request.include_cluster_authorized_operations
-    nodes = api.nodes if api.broker_ports is None else api.admin_nodes
     return cluster.DescribeClusterResponse(
+        endpoint_type=own,
         cluster_id=api.cluster_id,
-        controller_id=api.admin_controller_id(),
+        controller_id=controller_id,
         brokers=tuple(
             cluster.DescribeClusterBroker(
                 broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack, is_fenced=node.fenced
             )
-            for node in nodes(request.include_fenced_brokers)
+            for node in nodes
         ),
         cluster_authorized_operations=api.cluster_operations(context) if wants_operations else OPERATIONS_OMITTED,
     )
@@ -143,23 +151,6 @@ def update_features(
             return cluster.UpdateFeaturesResponse(error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message=message)
     results = tuple(cluster.UpdatableFeatureResult(feature=each.feature) for each in request.feature_updates)
     return cluster.UpdateFeaturesResponse(results=results)
-
-
-def describe_controllers(
-    api: ControllerApi, consensus: Consensus, context: RequestContext, request: cluster.DescribeClusterRequest
-) -> cluster.DescribeClusterResponse:
-    """Answer DescribeCluster for clients with `bootstrap.controllers` (KIP-919): voters' endpoints and leader."""
-    if request.endpoint_type != CONTROLLER_ENDPOINTS:
-        return _wrong_endpoint_type(request.endpoint_type, CONTROLLER_ENDPOINTS)
-    places = ((each.id, *consensus.address_of(each)) for each in consensus.voters)
-    wants_operations = request.include_cluster_authorized_operations
-    return cluster.DescribeClusterResponse(
-        endpoint_type=CONTROLLER_ENDPOINTS,
-        cluster_id=api.cluster_id,
-        controller_id=consensus.leader_id,
-        brokers=tuple(cluster.DescribeClusterBroker(broker_id=id_, host=host, port=port) for id_, host, port in places),
-        cluster_authorized_operations=api.cluster_operations(context) if wants_operations else OPERATIONS_OMITTED,
-    )
 
 
 def _wrong_endpoint_type(requested: int, own: int) -> cluster.DescribeClusterResponse:

@@ -7,14 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from controller.access.authorizer import Operation
-from controller.apis import Origin, errors_of, origin_of
-from controller.apis.broker_configs import (
-    BROKER_CONFIGS,
-    cluster_wide_config,
-    entries_of_brokers,
-    entries_of_loggers,
-    refused_change,
-)
+from controller.apis import Origin, broker_configs, errors_of, origin_of
 from controller.apis.limits import RESPONSE_BYTES_MAX, in_turns, slices
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import RequestContext
@@ -95,9 +88,9 @@ def _entries(api: ControllerApi, context: RequestContext, kind: int, name: str) 
     if denied is not None:
         return denied
     if kind == BROKER:
-        return entries_of_brokers(api, name)
+        return broker_configs.entries_of_brokers(api, name)
     if kind == BROKER_LOGGER:
-        return entries_of_loggers(api, name)
+        return broker_configs.entries_of_loggers(api, name)
     if kind in (GROUP, CLIENT_METRICS):
         return _entries_of_named(api, kind, name)
     return Rejection(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}", "validation:configs")
@@ -207,7 +200,7 @@ def _rejection(
     if denied is not None or wrong is not None:
         return denied or wrong
     incremental = context.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS
-    return refused_change(api.cluster, one.name, one.ops, incremental)
+    return broker_configs.refused_change(api.cluster, one.name, one.ops, incremental)
 
 
 def _command(
@@ -275,8 +268,8 @@ def _entries_of_named(api: ControllerApi, kind: int, name: str) -> list[ConfigEn
 
 
 def _entry(api: ControllerApi, row: GroupConfig, own: str | None) -> ConfigEntry:
-    if row.synonym is not None and row.synonym in BROKER_CONFIGS:
-        entry = cluster_wide_config(api, row.synonym)
+    if row.synonym is not None and row.synonym in broker_configs.BROKER_CONFIGS:
+        entry = broker_configs.cluster_wide_config(api, row.synonym)
         value, chain, doc = entry.value, entry.synonyms, entry.documentation
     else:
         value, doc = row.default, row.documentation

@@ -34,13 +34,11 @@ from controller.kafka.connections import CLIENT_ID, Address, ClusterUnreachable,
 from controller.kafka.handling import (
     JAVA,
     LIBRDKAFKA,
-    NO_RESPONSE,
     Answer,
     ApiHandler,
     ClientsConnection,
     Disconnect,
-    ForwardedRequest,
-    ForwardedResponse,
+    RawFrame,
     RequestContext,
 )
 from controller.kafka.messages import ApiKey
@@ -106,9 +104,9 @@ def produce_closes(produce: ApiHandler) -> ApiHandler:
     only this listener's address, so with a closed connection they would wait forever.
     """
 
-    def close(context: RequestContext, _: ForwardedRequest) -> Answer:
+    def close(context: RequestContext, _: RawFrame) -> Answer:
         context.connection.closes_after_responses = True
-        return NO_RESPONSE
+        return None
 
     return replace(produce, handle=close, is_undecoded=True)
 
@@ -128,21 +126,21 @@ def forwarding_rows(
     node because the response does not list it, and wait five minutes for the lost response.
     """
 
-    def handle(context: RequestContext, request: ForwardedRequest) -> asyncio.Task[ForwardedResponse] | Answer:
+    def handle(context: RequestContext, request: RawFrame) -> asyncio.Task[RawFrame] | Answer:
         as_client = context.connection.session.at_cluster
         operation = ON_CLUSTER.get(context.api_key, "ClusterAction")
         if as_client is None and not grants(context, operation):
             raise Disconnect(f"{context.principal} is not authorized: forwarding needs {operation} on the cluster")
         if context.api_key == ApiKey.FIND_COORDINATOR and not at_broker and LIBRDKAFKA in context.connection.software:
             context.connection.closes_after_responses = True
-            return NO_RESPONSE
+            return None
         return asyncio.ensure_future(forward_frame(request, as_client))
 
-    async def forward_frame(request: ForwardedRequest, as_client: ClientsConnection | None) -> ForwardedResponse:
+    async def forward_frame(request: RawFrame, as_client: ClientsConnection | None) -> RawFrame:
         try:
             if as_client is None:
-                return ForwardedResponse(frame=await forward(request.frame, WITHIN_S, None))
-            return ForwardedResponse(frame=await asyncio.wait_for(as_client.exchange(request.frame), WITHIN_S))
+                return RawFrame(frame=await forward(request.frame, WITHIN_S, None))
+            return RawFrame(frame=await asyncio.wait_for(as_client.exchange(request.frame), WITHIN_S))
         except (ClusterUnreachable, NotAuthenticated, TimeoutError) as unreachable:
             raise Disconnect(f"cannot forward the request: {unreachable}") from unreachable
 
@@ -157,12 +155,12 @@ def without_group(listing: ApiHandler, group_id: str) -> ApiHandler:
     """Returns the handler of ListGroups that hides a group. Consoles describe the topics of all groups, and would fail
     for the workers' group, because the topics of the log are hidden."""
 
-    async def listed(context: RequestContext, request: ForwardedRequest) -> ForwardedResponse:
+    async def listed(context: RequestContext, request: RawFrame) -> RawFrame:
         answer: Any = await listing.handle(context, request)  # type: ignore[misc]
         correlation_id, found = decode_response(context.api_key, context.api_version, answer.frame)
         shown = replace(found, groups=tuple(each for each in found.groups if each.group_id != group_id))  # type: ignore
         frame = encode_response(context.api_key, context.api_version, correlation_id, shown)
-        return ForwardedResponse(frame=frame[4:])
+        return RawFrame(frame=frame[4:])
 
     return replace(listing, max_version=min(listing.max_version, ApiKey.LIST_GROUPS.max_version), handle=listed)
 

@@ -101,12 +101,13 @@ _LIMITS: Final[Mapping[int, Callable[[ControllerApi, Any, str], Detail | None]]]
     ),
 }
 """For each API, the error of a principal's request that is too large; None for any other request."""
-CHANGES: Final = frozenset(_LIMITS) | {
-    ApiKey.CREATE_ACLS,
-    ApiKey.DELETE_ACLS,
-    ApiKey.ALTER_CLIENT_QUOTAS,
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-}
+ACCESS_READS: Final = frozenset({
+    ApiKey.DESCRIBE_ACLS, ApiKey.DESCRIBE_CLIENT_QUOTAS, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+})  # fmt: skip
+ACCESS_CHANGES: Final = frozenset({
+    ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS, ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+})  # fmt: skip
+CHANGES: Final = frozenset(_LIMITS) | ACCESS_CHANGES
 """The APIs with which clients change topics, configs, ACLs, quotas and SCRAM credentials."""
 
 

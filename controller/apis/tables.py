@@ -7,17 +7,9 @@ NOT_CONTROLLER (KIP-4). A listener in front of a target cluster forwards request
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from controller.apis import access, cluster, configs, guarded, records, topics
+from controller.apis import access, cluster, configs, forwarding, guarded, records, topics
 from controller.apis.cluster import NEWEST, finalized_keys, supported_features, with_api_versions
-from controller.apis.forwarding import (
-    forwarding_rows,
-    metadata_then_close,
-    produce_closes,
-    to_broker,
-    to_brokers,
-    without_group,
-)
-from controller.apis.limits import CHANGES, NOT_CONTROLLER_HANDLERS, bounded
+from controller.apis.limits import ACCESS_CHANGES, ACCESS_READS, CHANGES, NOT_CONTROLLER_HANDLERS, bounded
 from controller.apis.metadata import metadata_handler
 from controller.apis.partitions import elect_leaders, list_reassignments
 from controller.apis.topics import describe_topic_partitions
@@ -41,27 +33,10 @@ _ELEMENTS_MAX: Mapping[int, int] = {
 }
 """The most array elements in a request, for APIs whose limit is not `ELEMENTS_MAX`."""
 _FINALIZED = 0, finalized_keys(NEWEST)
-_ACCESS = (
-    ApiKey.CREATE_ACLS,
-    ApiKey.DESCRIBE_ACLS,
-    ApiKey.DELETE_ACLS,
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
-    ApiKey.ALTER_CLIENT_QUOTAS,
-    ApiKey.DESCRIBE_CLIENT_QUOTAS,
-)
-_LISTS = frozenset(
-    {
-        ApiKey.METADATA,
-        ApiKey.DESCRIBE_ACLS,
-        ApiKey.DESCRIBE_CLIENT_QUOTAS,
-        ApiKey.DESCRIBE_CONFIGS,
-        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
-        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
-        ApiKey.LIST_CONFIG_RESOURCES,
-        ApiKey.LIST_PARTITION_REASSIGNMENTS,
-    }
-)
+_LISTS = ACCESS_READS | {
+    ApiKey.METADATA, ApiKey.DESCRIBE_CONFIGS, ApiKey.DESCRIBE_TOPIC_PARTITIONS, ApiKey.LIST_CONFIG_RESOURCES,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
+}  # fmt: skip
 """Requests that may return all topics, ACLs, quotas or users: a connection processes one at a time."""
 
 
@@ -115,20 +90,20 @@ def cluster_listener(
     not about topics are forwarded to that broker, or to any; also those about ACLs, users and quotas, unless this
     process `has_own_access`. ListGroups omits `hidden_group`."""
     broker_apis = link.api_versions.api_keys
-    forward = link.forward if broker_id is None else to_broker(api, broker_id, link.forward)
+    forward = link.forward if broker_id is None else forwarding.to_broker(api, broker_id, link.forward)
     is_expected_node = api.is_expected_node if broker_id is None else _at_broker(api, broker_id)
     table = dict(_listener({**_read_handlers(api), **administration(api)}, is_expected_node))
     del table[ApiKey.API_VERSIONS]
-    for key in () if has_own_access else _ACCESS:
+    for key in () if has_own_access else ACCESS_READS | ACCESS_CHANGES:
         del table[key]  # these are the cluster's own
-    table |= to_brokers(api, table, broker_apis, forward)
+    table |= forwarding.to_brokers(api, table, broker_apis, forward)
     own, at_broker = {*table, int(ApiKey.API_VERSIONS)}, broker_id is not None
     if at_broker:  # clients must move on to the address of the broker itself
-        table[ApiKey.METADATA] = metadata_then_close(table[ApiKey.METADATA])
-        table[ApiKey.PRODUCE] = produce_closes(table[ApiKey.PRODUCE])
-    forwarded = forwarding_rows(broker_apis, own, forward, api.grants, at_broker)
+        table[ApiKey.METADATA] = forwarding.metadata_then_close(table[ApiKey.METADATA])
+        table[ApiKey.PRODUCE] = forwarding.produce_closes(table[ApiKey.PRODUCE])
+    forwarded = forwarding.forwarding_rows(broker_apis, own, forward, api.grants, at_broker)
     if hidden_group is not None and ApiKey.LIST_GROUPS in forwarded:
-        forwarded[ApiKey.LIST_GROUPS] = without_group(forwarded[ApiKey.LIST_GROUPS], hidden_group)
+        forwarded[ApiKey.LIST_GROUPS] = forwarding.without_group(forwarded[ApiKey.LIST_GROUPS], hidden_group)
     return with_api_versions(
         table | forwarded,
         supported_features=link.api_versions.supported_features,
@@ -153,7 +128,7 @@ def _read_handlers(api: ControllerApi) -> dict[int, Handler]:
     return {
         **descriptions(api),
         ApiKey.METADATA: metadata_handler(api),
-        ApiKey.DESCRIBE_CLUSTER: partial(cluster.describe_cluster, api),
+        ApiKey.DESCRIBE_CLUSTER: partial(cluster.describe_cluster, api, None),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: partial(describe_topic_partitions, api),
     }
 

@@ -5,11 +5,10 @@ not depend on sockets, frames or the order of responses. `Session` is the identi
 HTTP, for authorization, quotas and events.
 """
 
-import enum
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -74,31 +73,18 @@ def address_of(peer: Peer) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-class NoResponse(enum.Enum):
-    """The type of `NO_RESPONSE`, so that mypy can tell it from a message."""
-
-    NO_RESPONSE = enum.auto()
+Answer = Message | None
+"""None for a request without a response, such as Produce with `acks=0`."""
 
 
-NO_RESPONSE: Final = NoResponse.NO_RESPONSE
-"""Returned for a request without a response, such as Produce with `acks=0`."""
-
-Answer = Message | Literal[NoResponse.NO_RESPONSE]
-
-
-class ForwardedRequest(Message, frozen=True, kw_only=True):
-    """A request frame that is not decoded, without its size: one to forward, or a bare SASL token, which is secret."""
+class RawFrame(Message, frozen=True, kw_only=True):
+    """A frame, without its size, in place of a message: a request or response that is forwarded, or a bare SASL token,
+    which is secret."""
 
     frame: bytes
 
     def __repr__(self) -> str:
-        return "ForwardedRequest(hidden)"
-
-
-class ForwardedResponse(Message, frozen=True, kw_only=True):
-    """A response that is encoded already: its frame, without the size."""
-
-    frame: bytes
+        return "RawFrame(hidden)"
 
 
 class Disconnect(Exception):
@@ -183,7 +169,7 @@ class ApiHandler(msgspec.Struct, frozen=True):
     elements_max: int = ELEMENTS_MAX
     """The most elements in all arrays of a request together; a request with more is malformed."""
     is_undecoded: bool = False
-    """Requests are not decoded: the handler gets a `ForwardedRequest`."""
+    """Requests are not decoded: the handler gets a `RawFrame`."""
     is_exclusive: bool = False
     """The connection starts no other request until this one is answered, as Kafka does for all APIs. Set for APIs whose
     small requests have large responses."""

@@ -19,7 +19,7 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from typing import Final, Protocol
 
 import msgspec
@@ -183,70 +183,61 @@ _CHALLENGE: Final = re.compile(
 CHARACTERS_SHOWN: Final = 200  # of a broker's message
 
 
-class ScramConversation:
-    """The server's side of one SCRAM login (RFC 5802): two messages of the client, each with an answer."""
+def start_scram(users: Users, mechanism: str, nonce: str | None = None) -> Conversation:
+    """The server's side of one SCRAM login (RFC 5802): two messages of the client, each with an answer. Without a
+    `nonce` it draws one."""
+    answers = _scram(users, mechanism, nonce or secrets.token_hex(16))
+    next(answers)
 
-    def __init__(self, users: Users, mechanism: str, nonce: Callable[[], str] = lambda: secrets.token_hex(16)) -> None:
-        self._users = users
-        self._mechanism = mechanism
-        self._digest = DIGESTS[mechanism]
-        self._new_nonce = nonce
-        self._user = ""
-        self._credential: ScramCredential | None = None
-        self._header = self._first = self._challenge = self._nonce = ""
+    async def step(token: bytes) -> Step:
+        return answers.send(token)
 
-    async def step(self, token: bytes) -> Step:
-        """Process one of the two messages of a client. Raises AuthenticationFailed."""
-        if len(token) > BYTES_MAX:
-            raise AuthenticationFailed(f"a SCRAM message of {len(token)} bytes; {BYTES_MAX} are allowed")
-        try:
-            text = token.decode()
-        except UnicodeDecodeError:
-            raise AuthenticationFailed("a SCRAM message that is not UTF-8", user=self._user) from None
-        return self._final_message(text) if self._nonce else self._first_message(text)
+    return step
 
-    def _first_message(self, text: str) -> Step:
-        found = _FIRST.fullmatch(text)
-        if found is None or (found[3].startswith("m=")):
-            raise AuthenticationFailed("a malformed first SCRAM message")
-        user = _name(found[4])
-        self._user = user
-        if found[2] is not None and _name(found[2]) not in ("", user):
-            message = "Authentication failed: Client requested an authorization id that is different from username"
-            raise AuthenticationFailed("the authorization id differs from the user name", message, user)
-        if re.search(r",tokenauth=true(,|$)", found[6]):
-            raise AuthenticationFailed("delegation tokens are not supported", user=user)
-        credential = self._users.scram(user, self._mechanism)
-        if credential is None:
-            raise AuthenticationFailed("no such user", user=user)
-        self._credential = credential
-        self._header = text[: found.start(3)]
-        self._first = found[3]
-        self._nonce = found[5] + self._new_nonce()
-        salt = base64.b64encode(credential.salt).decode()
-        self._challenge = f"r={self._nonce},s={salt},i={credential.iterations}"
-        return Step(self._challenge.encode())
 
-    def _final_message(self, text: str) -> Step:
-        found = _FINAL.fullmatch(text)
-        if found is None:
-            raise AuthenticationFailed("a malformed final SCRAM message", user=self._user)
-        credential = self._credential
-        assert credential is not None, "the first message was processed"
-        if not hmac.compare_digest(found[3].encode(), self._nonce.encode()):
-            raise AuthenticationFailed("the nonce is not the server's (librdkafka before 2.6.1)", user=self._user)
-        if _decoded(found[2], self._user) != self._header.encode():
-            raise AuthenticationFailed("the channel binding differs from the first message", user=self._user)
-        signed = f"{self._first},{self._challenge},{found[1]}".encode()
-        signature = hmac.digest(credential.stored_key, signed, self._digest)
-        proof = _decoded(found[4], self._user)
-        if len(proof) != len(signature):
-            raise AuthenticationFailed("the proof has the wrong length", user=self._user)
-        client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=True))
-        if not hmac.compare_digest(hashlib.new(self._digest, client_key).digest(), credential.stored_key):
-            raise AuthenticationFailed("wrong user name or password", user=self._user)
-        verified = base64.b64encode(hmac.digest(credential.server_key, signed, self._digest)).decode()
-        return Step(f"v={verified}".encode(), self._user)
+def _scram(users: Users, mechanism: str, own_nonce: str) -> Generator[Step, bytes, None]:
+    """Yields the answer to each message that it is sent. Raises AuthenticationFailed."""
+    text = _client_text((yield Step()))
+    found = _FIRST.fullmatch(text)
+    if found is None or (found[3].startswith("m=")):
+        raise AuthenticationFailed("a malformed first SCRAM message")
+    user = _name(found[4])
+    if found[2] is not None and _name(found[2]) not in ("", user):
+        message = "Authentication failed: Client requested an authorization id that is different from username"
+        raise AuthenticationFailed("the authorization id differs from the user name", message, user)
+    if re.search(r",tokenauth=true(,|$)", found[6]):
+        raise AuthenticationFailed("delegation tokens are not supported", user=user)
+    credential = users.scram(user, mechanism)
+    if credential is None:
+        raise AuthenticationFailed("no such user", user=user)
+    header, first, nonce = text[: found.start(3)], found[3], found[5] + own_nonce
+    challenge = f"r={nonce},s={base64.b64encode(credential.salt).decode()},i={credential.iterations}"
+
+    found = _FINAL.fullmatch(_client_text((yield Step(challenge.encode())), user))
+    if found is None:
+        raise AuthenticationFailed("a malformed final SCRAM message", user=user)
+    if not hmac.compare_digest(found[3].encode(), nonce.encode()):
+        raise AuthenticationFailed("the nonce is not the server's (librdkafka before 2.6.1)", user=user)
+    if _decoded(found[2], user) != header.encode():
+        raise AuthenticationFailed("the channel binding differs from the first message", user=user)
+    digest, signed = DIGESTS[mechanism], f"{first},{challenge},{found[1]}".encode()
+    signature, proof = hmac.digest(credential.stored_key, signed, digest), _decoded(found[4], user)
+    if len(proof) != len(signature):
+        raise AuthenticationFailed("the proof has the wrong length", user=user)
+    client_key = bytes(one ^ other for one, other in zip(proof, signature, strict=True))
+    if not hmac.compare_digest(hashlib.new(digest, client_key).digest(), credential.stored_key):
+        raise AuthenticationFailed("wrong user name or password", user=user)
+    verified = base64.b64encode(hmac.digest(credential.server_key, signed, digest)).decode()
+    yield Step(f"v={verified}".encode(), user)
+
+
+def _client_text(token: bytes, user: str = "") -> str:
+    if len(token) > BYTES_MAX:
+        raise AuthenticationFailed(f"a SCRAM message of {len(token)} bytes; {BYTES_MAX} are allowed")
+    try:
+        return token.decode()
+    except UnicodeDecodeError:
+        raise AuthenticationFailed("a SCRAM message that is not UTF-8", user=user) from None
 
 
 def _name(text: str) -> str:

@@ -18,16 +18,7 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from controller.kafka.handling import (
-    NO_RESPONSE,
-    Answer,
-    ClientConnection,
-    Disconnect,
-    ForwardedRequest,
-    ForwardedResponse,
-    Handler,
-    RequestContext,
-)
+from controller.kafka.handling import Answer, ClientConnection, Disconnect, Handler, RawFrame, RequestContext
 from controller.kafka.messages import APIS, ApiKey
 from controller.kafka.messages.access import (
     SaslAuthenticateRequest,
@@ -184,14 +175,14 @@ class SaslGate:
         lifetime_ms = self._session_ms if step.user is not None else 0
         return SaslAuthenticateResponse(auth_bytes=step.challenge, session_lifetime_ms=lifetime_ms)
 
-    async def _raw_token(self, context: RequestContext, request: ForwardedRequest) -> Answer:
+    async def _raw_token(self, context: RequestContext, request: RawFrame) -> Answer:
         """Process a token without a header, as clients before KIP-152 send. A failure only closes the connection."""
         try:
             step = await self._step(request.frame)
         except AuthenticationFailed as failure:
-            await self._fail(failure, NO_RESPONSE)
+            await self._fail(failure, None)
             raise Closed from None
-        return ForwardedResponse(frame=step.challenge)
+        return RawFrame(frame=step.challenge)
 
     async def _step(self, token: bytes) -> Step:
         """Process one token of the login; the last one authenticates the client. Raises AuthenticationFailed."""

@@ -24,7 +24,7 @@ from controller.brokers.cluster.access import ClusterLogins
 from controller.http.metrics import Metrics
 from controller.kafka.connections import Address
 from controller.kafka.messages import APIS
-from controller.kafka.sasl import ScramConversation, StartConversation, check_bearer, check_plain
+from controller.kafka.sasl import StartConversation, check_bearer, check_plain, start_scram
 from controller.kafka.sasl_gate import SaslRules
 from controller.kafka.server.server import UNLIMITED, ConnectionCounts, KafkaServer, Limits
 from controller.kafka.server.tls import Tls, TlsError, TlsSettings
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 _MECHANISMS: Mapping[str, StartConversation] = {
     "OAUTHBEARER": lambda users, address: partial(check_bearer, users, address),
     "PLAIN": lambda users, address: partial(check_plain, users, address),
-    "SCRAM-SHA-256": lambda users, _: ScramConversation(users, "SCRAM-SHA-256").step,
-    "SCRAM-SHA-512": lambda users, _: ScramConversation(users, "SCRAM-SHA-512").step,
+    "SCRAM-SHA-256": lambda users, _: start_scram(users, "SCRAM-SHA-256"),
+    "SCRAM-SHA-512": lambda users, _: start_scram(users, "SCRAM-SHA-512"),
 }
 _logger = structlog.get_logger("topicwright")
 

@@ -21,16 +21,7 @@ from controller.apis.forwarding import (
 from controller.apis.records import PRODUCE_ROW
 from controller.kafka.codec.codec import decode_response, encode_response
 from controller.kafka.connections import ClusterUnreachable
-from controller.kafka.handling import (
-    NO_RESPONSE,
-    ApiHandler,
-    ClientConnection,
-    Disconnect,
-    ForwardedRequest,
-    ForwardedResponse,
-    RequestContext,
-    Session,
-)
+from controller.kafka.handling import ApiHandler, ClientConnection, Disconnect, RawFrame, RequestContext, Session
 from controller.kafka.messages import ApiKey, clients
 from controller.kafka.messages.cluster import ApiVersion
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -83,10 +74,10 @@ async def test_frames_are_forwarded_unchanged() -> None:
     table = forwarding_rows(SPOKEN, {METADATA}, echo, anybody)
     sent = frame(JOIN_GROUP, 5, b"\xff\xfe no message that is known here")
     exchange = received(table, sent)
-    assert exchange.request == ForwardedRequest(frame=sent)
+    assert exchange.request == RawFrame(frame=sent)
     context = RequestContext(JOIN_GROUP, 5)
     answer = await table[JOIN_GROUP].handle(context, exchange.request)  # type: ignore[misc]
-    assert isinstance(answer, ForwardedResponse)
+    assert isinstance(answer, RawFrame)
     exchange.answer(answer)
     assert exchange.frame == struct.pack(">i", len(ANSWER)) + ANSWER
 
@@ -101,9 +92,9 @@ async def test_list_groups_hides_the_workers_group(version: int) -> None:
     newest = [ApiVersion(api_key=LIST_GROUPS, min_version=0, max_version=99)]
     row = without_group(forwarding_rows(newest, (), broker, anybody)[LIST_GROUPS], "workers")
     assert row.max_version == ApiKey.LIST_GROUPS.max_version, "the response must be decoded"
-    request = ForwardedRequest(frame=frame(LIST_GROUPS, version, b""))
+    request = RawFrame(frame=frame(LIST_GROUPS, version, b""))
     answer = await row.handle(RequestContext(LIST_GROUPS, version), request)  # type: ignore[misc]
-    assert isinstance(answer, ForwardedResponse)
+    assert isinstance(answer, RawFrame)
     expected = clients.ListGroupsResponse(groups=groups[:1])
     assert decode_response(LIST_GROUPS, version, answer.frame) == (7, expected)
 
@@ -134,7 +125,7 @@ def test_produce_disconnects() -> None:
     row = produce_closes(PRODUCE_ROW)
     assert row.is_undecoded
     context = RequestContext(ApiKey.PRODUCE, 9)
-    assert row.handle(context, ForwardedRequest(frame=b"")) is NO_RESPONSE
+    assert row.handle(context, RawFrame(frame=b"")) is None
     assert context.connection.closes_after_responses
 
 
@@ -185,13 +176,13 @@ async def test_find_coordinator_of_librdkafka_closes_at_the_own_listener(
     software: str, at_broker: bool, closes: bool
 ) -> None:
     context = context_of(FIND_COORDINATOR, 2, software)
-    request = ForwardedRequest(frame=frame(FIND_COORDINATOR, 2, b"\x00\x01g\x00"))
+    request = RawFrame(frame=frame(FIND_COORDINATOR, 2, b"\x00\x01g\x00"))
     given = forwarding_rows(SPOKEN, (), echo, anybody, at_broker)[FIND_COORDINATOR].handle(context, request)
     assert context.connection.closes_after_responses is closes
     if closes:
-        assert given is NO_RESPONSE
+        assert given is None
     else:
-        assert await given == ForwardedResponse(frame=ANSWER)  # type: ignore[misc]
+        assert await given == RawFrame(frame=ANSWER)  # type: ignore[misc]
 
 
 async def test_unsupported_forwarded_version_disconnects() -> None:
@@ -204,9 +195,7 @@ async def test_forwarding_without_a_broker_disconnects() -> None:
         raise ClusterUnreachable("127.0.0.1:1 cannot be reached")
 
     table = forwarding_rows(SPOKEN, (), nobody, anybody)
-    given = table[LIST_GROUPS].handle(
-        RequestContext(LIST_GROUPS, 4), ForwardedRequest(frame=frame(LIST_GROUPS, 4, b""))
-    )
+    given = table[LIST_GROUPS].handle(RequestContext(LIST_GROUPS, 4), RawFrame(frame=frame(LIST_GROUPS, 4, b"")))
     assert isinstance(given, asyncio.Task)
     with pytest.raises(Disconnect, match="cannot forward the request"):
         await given
@@ -218,7 +207,7 @@ async def test_forwarding_requires_cluster_action() -> None:
 
     table = forwarding_rows(SPOKEN, (), never, lambda context, _: context.principal == "User:admin")
     with pytest.raises(Disconnect, match="User:ANONYMOUS is not authorized: forwarding needs ClusterAction"):
-        table[LIST_GROUPS].handle(RequestContext(LIST_GROUPS, 0), ForwardedRequest(frame=b""))
+        table[LIST_GROUPS].handle(RequestContext(LIST_GROUPS, 0), RawFrame(frame=b""))
 
 
 DESCRIBE_ACLS, ALTER_REASSIGNMENTS = 29, 45
@@ -228,8 +217,8 @@ DESCRIBE_ACLS, ALTER_REASSIGNMENTS = 29, 45
 async def test_requests_about_the_cluster_need_its_operation(key: int, needed: str) -> None:
     spoken = [ApiVersion(api_key=key, min_version=0, max_version=0)]
     table = forwarding_rows(spoken, (), echo, lambda _, operation: operation == needed)
-    response = await table[key].handle(RequestContext(key, 0), ForwardedRequest(frame=b""))  # type: ignore[misc]
-    assert response == ForwardedResponse(frame=ANSWER)
+    response = await table[key].handle(RequestContext(key, 0), RawFrame(frame=b""))  # type: ignore[misc]
+    assert response == RawFrame(frame=ANSWER)
 
 
 async def test_a_client_that_logged_in_at_the_cluster_is_forwarded_on_its_own_connection() -> None:
@@ -244,5 +233,5 @@ async def test_a_client_that_logged_in_at_the_cluster_is_forwarded_on_its_own_co
     connection = ClientConnection(session=Session(principal="User:bob", at_cluster=Own()))
     table = forwarding_rows(SPOKEN, (), echo, lambda *_: False)
     context = RequestContext(LIST_GROUPS, 0, connection=connection)
-    response = await table[LIST_GROUPS].handle(context, ForwardedRequest(frame=b"bob"))  # type: ignore[misc]
-    assert response == ForwardedResponse(frame=b"for bob")
+    response = await table[LIST_GROUPS].handle(context, RawFrame(frame=b"bob"))  # type: ignore[misc]
+    assert response == RawFrame(frame=b"for bob")

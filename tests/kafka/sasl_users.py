@@ -10,12 +10,12 @@ from controller.kafka.sasl import (
     ITERATIONS,
     AuthenticationFailed,
     Bearer,
-    ScramConversation,
     StartConversation,
     check_bearer,
     check_plain,
     keys_of,
     salted_password,
+    start_scram,
 )
 from controller.kafka.sasl_gate import SaslRules
 from controller.machine.state import ScramCredential
@@ -25,8 +25,8 @@ NOW_S = 1_700_000_000.0
 MECHANISMS: dict[str, StartConversation] = {
     "OAUTHBEARER": lambda users, address: partial(check_bearer, users, address),
     "PLAIN": lambda users, address: partial(check_plain, users, address),
-    "SCRAM-SHA-256": lambda users, _: ScramConversation(users, "SCRAM-SHA-256").step,
-    "SCRAM-SHA-512": lambda users, _: ScramConversation(users, "SCRAM-SHA-512").step,
+    "SCRAM-SHA-256": lambda users, _: start_scram(users, "SCRAM-SHA-256"),
+    "SCRAM-SHA-512": lambda users, _: start_scram(users, "SCRAM-SHA-512"),
 }
 
 

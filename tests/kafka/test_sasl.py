@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from controller.kafka.sasl import DIGESTS, AuthenticationFailed, ScramConversation
+from controller.kafka.sasl import DIGESTS, AuthenticationFailed, start_scram
 from controller.machine.state import ScramCredential
 from tests.kafka.sasl_users import MemoryUsers, ScramClient, credential_of
 
@@ -26,12 +26,12 @@ class OneUser(MemoryUsers):
 async def test_scram_matches_the_rfc_7677_example() -> None:
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     users = OneUser(credential_of("SCRAM-SHA-256", "pencil", salt, 4096))
-    server = ScramConversation(users, "SCRAM-SHA-256", nonce=lambda: "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
-    first = await server.step(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
+    server = start_scram(users, "SCRAM-SHA-256", nonce="%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
+    first = await server(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
     assert first.challenge == (
         b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
     )
-    final = await server.step(
+    final = await server(
         b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
     )
     assert final.challenge == b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
@@ -45,10 +45,10 @@ USERS = ["alice", "a,b=c", "=2C", "ünïcødé", "with space", "n=x,r=y"]
 @pytest.mark.parametrize("user", USERS)
 async def test_scram_accepts_any_user_name_and_password(mechanism: str, user: str) -> None:
     password = f"p,=ü {user}"
-    server, client = ScramConversation(MemoryUsers({user: password}), mechanism), ScramClient(mechanism, user, password)
-    step = await server.step(client.first())
+    server, client = start_scram(MemoryUsers({user: password}), mechanism), ScramClient(mechanism, user, password)
+    step = await server(client.first())
     assert step.user is None, "no user before the proof"
-    step = await server.step(client.final(step.challenge))
+    step = await server(client.final(step.challenge))
     assert step.user == user
     assert client.trusts(step.challenge)
 
@@ -67,9 +67,9 @@ n,,n=alice,r=x,tokenauth=true   | delegation tokens    | not spoken
 @pytest.mark.parametrize("line", FIRSTS.strip("\n").splitlines())
 async def test_invalid_scram_client_first_message_is_rejected(line: str) -> None:
     said, why, _ = (cell.strip() for cell in line.split("|"))
-    server = ScramConversation(MemoryUsers({"alice": "secret"}), "SCRAM-SHA-256")
+    server = start_scram(MemoryUsers({"alice": "secret"}), "SCRAM-SHA-256")
     with pytest.raises(AuthenticationFailed, match=why):
-        await server.step(said.encode())
+        await server(said.encode())
 
 
 FINALS = [
@@ -89,8 +89,8 @@ FINALS = [
 @pytest.mark.parametrize(("change", "why"), FINALS, ids=[why for _, why in FINALS])
 async def test_invalid_scram_client_final_message_is_rejected(change: object, why: str) -> None:
     users = MemoryUsers({"alice": "secret"})
-    server, client = ScramConversation(users, "SCRAM-SHA-256"), ScramClient("SCRAM-SHA-256", "alice", "secret")
-    said = client.final((await server.step(client.first())).challenge)
+    server, client = start_scram(users, "SCRAM-SHA-256"), ScramClient("SCRAM-SHA-256", "alice", "secret")
+    said = client.final((await server(client.first())).challenge)
     with pytest.raises(AuthenticationFailed, match=why) as raised:
-        await server.step(change(said))  # type: ignore[operator]
+        await server(change(said))  # type: ignore[operator]
     assert "secret" not in str(raised.value)

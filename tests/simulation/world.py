@@ -25,7 +25,7 @@ from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import ControllerApi
 from controller.engine.group_commit import Controller
 from controller.engine.reports import Reports
-from controller.kafka.handling import NO_RESPONSE, ClientConnection, RequestContext
+from controller.kafka.handling import ClientConnection, RequestContext
 from controller.kafka.messages import Message
 from controller.kafka.server import eager
 from controller.machine.commands.access import ApplyRules, EndApprovals
@@ -147,7 +147,7 @@ class Serving:
                 given = eager.start(given, asyncio.get_running_loop())
         except LogError as error:
             raise ConnectionLost("the handler could not read") from error
-        assert given is not NO_RESPONSE, "every request of the simulation must have a response"
+        assert given is not None, "every request of the simulation must have a response"
         return given
 
 

@@ -15,22 +15,9 @@ from functools import partial
 from typing import Any, Final
 
 from controller.apis import checked, guarded
-from controller.apis.cluster import describe_controllers, supported_features, with_api_versions
-from controller.apis.kraft.broker_requests import (
-    allocate_producer_ids,
-    alter_partition,
-    assign_replicas_to_dirs,
-    heartbeat,
-    register_broker,
-    unregister_broker,
-)
-from controller.apis.kraft.quorum import (
-    finalized_features,
-    quorum_handler,
-    register_controller,
-    unregister_controller,
-    update_features,
-)
+from controller.apis.cluster import describe_cluster, supported_features, with_api_versions
+from controller.apis.kraft import broker_requests, quorum
+from controller.apis.limits import CHANGES
 from controller.apis.partitions import alter_partition_reassignments, elect_leaders, list_reassignments
 from controller.apis.tables import administration, descriptions, rows
 from controller.brokers.kraft.kraft_brokers import KraftBrokers
@@ -38,7 +25,6 @@ from controller.controller_api import ControllerApi
 from controller.kafka.codec import codec
 from controller.kafka.codec.primitives import MalformedRequest
 from controller.kafka.handling import (
-    NO_RESPONSE,
     ApiHandler,
     ClientConnection,
     Disconnect,
@@ -58,14 +44,11 @@ from controller.quorum.log.metadata_codec import MalformedRecord, decode_control
 
 PRINCIPAL_DESERIALIZATION_FAILURE = 97
 _VERSION_0 = bytes(2)
-FORWARDABLE = frozenset({
-    ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.ALTER_CONFIGS,
-    ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-    ApiKey.LIST_PARTITION_REASSIGNMENTS, ApiKey.DESCRIBE_QUORUM, ApiKey.UPDATE_FEATURES, ApiKey.UNREGISTER_BROKER,
-    ApiKey.DESCRIBE_CLUSTER, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS, ApiKey.ALTER_CLIENT_QUOTAS,
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS, ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER,
-    ApiKey.UNREGISTER_CONTROLLER,
-})  # fmt: skip
+FORWARDABLE = CHANGES | {
+    ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ApiKey.DESCRIBE_QUORUM, ApiKey.UPDATE_FEATURES, ApiKey.UNREGISTER_BROKER, ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER, ApiKey.UNREGISTER_CONTROLLER,
+}  # fmt: skip
 """The APIs that a broker may forward, as in Kafka, without delegation tokens. Brokers describe ACLs, users and quotas
 themselves."""
 
@@ -94,7 +77,11 @@ async def forward(
     forwarded = RequestContext(
         header.api_key, header.api_version, header.correlation_id, header.client_id or "", client
     )
-    answer = await _answer(api, forwarded, forwarded_request)
+    try:
+        answer: Any = api.handle(forwarded, forwarded_request)
+        answer = await answer if isinstance(answer, Awaitable) else answer
+    except Disconnect:  # of the client, but the forwarding broker must stay connected
+        answer = None
     if answer is None:
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     frame = codec.encode_response(header.api_key, header.api_version, header.correlation_id, answer)
@@ -107,17 +94,6 @@ async def _read(header: codec.RequestHeader, frame: bytes, elements_max: int) ->
     if len(frame) <= DECODED_ON_LOOP_BYTES_MAX:
         return read()[0]
     return (await asyncio.to_thread(read))[0]
-
-
-async def _answer(api: ApiHandler, context: RequestContext, request: Message) -> Message | None:
-    """The response, or None if the client would be disconnected: the forwarding broker must stay connected."""
-    try:
-        answer: Any = api.handle(context, request)
-        if isinstance(answer, Awaitable):
-            answer = await answer
-    except Disconnect:
-        return None
-    return None if answer is NO_RESPONSE else answer
 
 
 def read_principal(data: bytes | None) -> str:
@@ -150,18 +126,18 @@ def kraft_listener(
     `priority` is the leader priority that this voter reports."""
     members, node, registered = brokers.membership, brokers.node, brokers.replication.registered
     of_nodes: dict[int, Handler] = {
-        ApiKey.BROKER_REGISTRATION: partial(register_broker, api, members),
-        ApiKey.BROKER_HEARTBEAT: partial(heartbeat, api, members, brokers.confirmations),
-        ApiKey.CONTROLLER_REGISTRATION: partial(register_controller, node, registered),
-        ApiKey.ALTER_PARTITION: partial(alter_partition, api, members),
-        ApiKey.ASSIGN_REPLICAS_TO_DIRS: partial(assign_replicas_to_dirs, api, members),
-        ApiKey.ALLOCATE_PRODUCER_IDS: partial(allocate_producer_ids, api, members),
+        ApiKey.BROKER_REGISTRATION: partial(broker_requests.register_broker, api, members),
+        ApiKey.BROKER_HEARTBEAT: partial(broker_requests.heartbeat, api, members, brokers.confirmations),
+        ApiKey.CONTROLLER_REGISTRATION: partial(quorum.register_controller, node, registered),
+        ApiKey.ALTER_PARTITION: partial(broker_requests.alter_partition, api, members),
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS: partial(broker_requests.assign_replicas_to_dirs, api, members),
+        ApiKey.ALLOCATE_PRODUCER_IDS: partial(broker_requests.allocate_producer_ids, api, members),
     }
     of_clients: dict[int, Handler] = {
         ApiKey.ELECT_LEADERS: partial(elect_leaders, api),
-        ApiKey.UNREGISTER_BROKER: partial(unregister_broker, api),
-        ApiKey.UNREGISTER_CONTROLLER: partial(unregister_controller, api, node, registered, asyncio.Lock()),
-        ApiKey.UPDATE_FEATURES: partial(update_features, api, node, registered),
+        ApiKey.UNREGISTER_BROKER: partial(broker_requests.unregister_broker, api),
+        ApiKey.UNREGISTER_CONTROLLER: partial(quorum.unregister_controller, api, node, registered, asyncio.Lock()),
+        ApiKey.UPDATE_FEATURES: partial(quorum.update_features, api, node, registered),
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: partial(alter_partition_reassignments, api),
         ApiKey.LIST_PARTITION_REASSIGNMENTS: partial(list_reassignments, api),
     }
@@ -173,8 +149,8 @@ def kraft_listener(
     table = rows(
         {
             **led({**administration(api, WAIT_MS_MAX), **descriptions(api), **guarded(api, of_nodes | of_clients)}),
-            **guarded(api, dict.fromkeys(_OF_QUORUM, quorum_handler(api, node, brokers.replication))),
-            ApiKey.DESCRIBE_CLUSTER: partial(describe_controllers, api, node.quorum),
+            **guarded(api, dict.fromkeys(_OF_QUORUM, quorum.quorum_handler(api, node, brokers.replication))),
+            ApiKey.DESCRIBE_CLUSTER: partial(describe_cluster, api, node.quorum),
             **UNEXPECTED_SASL,
         }
     )
@@ -183,4 +159,4 @@ def kraft_listener(
         hidden = {*of_nodes, *_OF_QUORUM, ApiKey.ENVELOPE} - {ApiKey.DESCRIBE_QUORUM}
         table = {key: handler for key, handler in table.items() if key not in hidden}
     features = supported_features({**SUPPORTED, PRIORITY: FeatureRange(1, 1 + priority)})
-    return with_api_versions(table, supported_features=features, finalized=partial(finalized_features, brokers))
+    return with_api_versions(table, supported_features=features, finalized=partial(quorum.finalized_features, brokers))

@@ -233,7 +233,7 @@ class _Login:
             return Step(await self._checked(self._user, asyncio.wait_for(final, RESPONSE_S)), self._user)
         if b",tokenauth=" in token.lower():
             raise AuthenticationFailed("delegation tokens are not supported")  # their owner is somebody else
-        await sasl.ScramConversation(self, self._mechanism).step(token)
+        await sasl.start_scram(self, self._mechanism)(token)
         return Step(await self._open(self._user, self._mechanism, lambda exchange: exchange(token)))
 
     async def _open(

@@ -24,7 +24,6 @@ from msgspec.structs import replace
 from controller.kafka.codec.primitives import MalformedRequest
 from controller.kafka.handling import (
     ANONYMOUS,
-    NO_RESPONSE,
     Answer,
     ApiHandler,
     ClientConnection,
@@ -285,7 +284,7 @@ class Connection(asyncio.Protocol):
             given = handle(context, exchange.request)
             if asyncio.iscoroutine(given):
                 given = eager.start(given, service.loop)
-            if isinstance(given, Message) or given is NO_RESPONSE:
+            if given is None or isinstance(given, Message):
                 self._answer(exchange, given)
                 return
             future = asyncio.ensure_future(cast("asyncio.Future[Answer]", given), loop=service.loop)

@@ -20,7 +20,7 @@ import msgspec
 from controller.kafka.codec import codec
 from controller.kafka.codec.codec import RequestHeader
 from controller.kafka.codec.primitives import MalformedRequest
-from controller.kafka.handling import NO_RESPONSE, Answer, ApiHandler, ForwardedRequest, ForwardedResponse
+from controller.kafka.handling import Answer, ApiHandler, RawFrame
 from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.cluster import ApiVersion, ApiVersionsResponse
 from controller.kafka.sasl_gate import SaslGate
@@ -100,19 +100,19 @@ class Exchange(msgspec.Struct, eq=False):
         """
         assert not self.answered, "a request is answered once"
         self.frame = self._encoded(response, version)
-        self.outcome = outcome or ("unanswered" if response is NO_RESPONSE else "answered")
+        self.outcome = outcome or ("unanswered" if response is None else "answered")
         self.answered, self.request = True, None
 
     def end(self, reason: str, outcome: Outcome) -> None:
         """End the connection here, without a response."""
         self.ends = reason
-        self.answer(NO_RESPONSE, outcome)
+        self.answer(None, outcome)
 
     def _encoded(self, response: Answer, version: int | None) -> bytes:
-        if response is NO_RESPONSE:
+        if response is None:
             return b""
         header = self.header
-        if isinstance(response, ForwardedResponse):
+        if isinstance(response, RawFrame):
             return _SIZE.pack(len(response.frame)) + response.frame
         version = header.api_version if version is None else version
         return codec.encode_response(header.api_key, version, header.correlation_id, response)
@@ -225,7 +225,7 @@ class ServerProtocol:
     def _exchange(self, frame: bytes) -> Exchange:
         header, gate = _UNREADABLE, self.gate
         if gate is not None and gate.raw:
-            return self._add(Exchange(_RAW, ForwardedRequest(frame=frame), len(frame)))
+            return self._add(Exchange(_RAW, RawFrame(frame=frame), len(frame)))
         try:
             header = codec.parse_header(frame)
             rejection = None if gate is None else gate.rejection(header.api_key)
@@ -235,7 +235,7 @@ class ServerProtocol:
             if api is None or not api.min_version <= header.api_version <= api.max_version:
                 return self._unsupported(header, api, len(frame))
             if api.is_undecoded:
-                return self._add(Exchange(header, ForwardedRequest(frame=frame), len(frame)))
+                return self._add(Exchange(header, RawFrame(frame=frame), len(frame)))
             exchange = Exchange(header, None, len(frame))
             if len(frame) > DECODED_ON_LOOP_BYTES_MAX:
                 exchange.unread = frame

@@ -13,7 +13,7 @@ import uvloop
 
 from controller.apis.cluster import with_api_versions
 from controller.kafka.codec import codec
-from controller.kafka.handling import NO_RESPONSE, Answer, ApiHandler, Disconnect, Handler, RequestContext
+from controller.kafka.handling import Answer, ApiHandler, Disconnect, Handler, RequestContext
 from controller.kafka.messages import APIS, ApiKey, Message
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.kafka.sasl_gate import UNEXPECTED_SASL, SaslRules
@@ -118,7 +118,7 @@ def answer_of(name: str) -> Answer:
     """Returns the answer, or raises the error, that a topic name stands for."""
     match name:
         case "nothing":
-            return NO_RESPONSE
+            return None
         case "disconnect":
             raise Disconnect("because I say so")
         case "raise":

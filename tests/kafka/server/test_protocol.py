@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller.kafka.codec import codec
-from controller.kafka.handling import NO_RESPONSE, RequestContext
+from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.cluster import ApiVersion, ApiVersionsResponse
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -159,7 +159,7 @@ def test_no_response_has_no_bytes() -> None:
     conversation = protocol()
     conversation.receive(metadata_request(1))
     (exchange,) = exchanges(conversation)
-    exchange.answer(NO_RESPONSE)
+    exchange.answer(None)
     assert (exchange.outcome, exchange.frame) == ("unanswered", b"")
 
 
