@@ -139,7 +139,8 @@ def _warn(lines: Iterable[str]) -> None:
 
 
 CHECK_S: Final = 0.25
-"""Interval of session checks: a small part of the shortest useful session timeout."""
+"""Interval of session checks: a small part of the shortest useful session timeout, and far more than the few
+milliseconds within which brokers that keep up confirm a commit."""
 SETTLED_S: Final = 3.0
 """Features are raised after no new broker has registered for this time."""
 
@@ -216,6 +217,7 @@ class KraftBrokers(Brokers):
             await asyncio.sleep(CHECK_S)
             if not self.replication.leads:
                 continue
+            self.confirmations.submit_gathered()
             for broker_id in self.membership.expired():
                 logger.warning("broker session expired", broker=broker_id)
                 stamped = stamp(self._controller, "kraft")
@@ -318,5 +320,4 @@ class KraftBrokers(Brokers):
         self._stopped = True
         for task in self._tasks:
             task.cancel()
-        self.confirmations.clear()
         self._readiness.stop()

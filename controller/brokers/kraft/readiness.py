@@ -6,7 +6,7 @@ leads its partitions. The broker is probed every few milliseconds until both suc
 Only PLAINTEXT listeners are probed. Without one, or if an authorizer denies the probe, only heartbeats count.
 
 Confirmations of all live brokers are submitted together, because a create is answered with the last of them and one
-commit is enough. After `GATHER_S` a confirmation is submitted without the others, as progress of the create.
+commit is enough. `kraft_brokers` submits those that wait for others periodically, as progress of the create.
 """
 
 import asyncio
@@ -83,8 +83,6 @@ def _is_success(code: int) -> bool:
     return code == 0
 
 
-GATHER_S: Final = 0.1
-"""The time that a confirmation waits for the others. Brokers that keep up confirm within some milliseconds."""
 MARKS_MAX: Final = 10_000
 """Commits whose end in the metadata log is remembered: some hundred kilobytes."""
 
@@ -99,7 +97,6 @@ class Confirmations:
         """For each commit, its end in the metadata log and its newest event."""
         self._submitted: dict[BrokerId, Offset] = {}
         self._confirmed: dict[BrokerId, Offset] = {}
-        self._timer: asyncio.TimerHandle | None = None
 
     def record(self, end: int, offset: Offset) -> None:
         """Record a durable commit: the metadata log ends at `end`, the event log at `offset`."""
@@ -127,8 +124,6 @@ class Confirmations:
         fresh = [each for each in live if self._submitted.get(each, -1) < reached]
         if fresh:
             self._submit(dict.fromkeys(fresh, reached))
-        if self._confirmed and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(GATHER_S, self._on_timer)
 
     def _reach(self, broker_id: BrokerId) -> Offset:
         return max(self._confirmed.get(broker_id, Offset(-1)), self._submitted.get(broker_id, Offset(-1)))
@@ -140,17 +135,12 @@ class Confirmations:
 
     def restart(self, end: int) -> None:
         self._ends, self._offsets = [end], [self._controller.last_offset]
-        self.clear()
-
-    def clear(self) -> None:
         self._submitted.clear()
         self._confirmed.clear()
-        self._stop_timer()
 
-    def _on_timer(self) -> None:
-        self._timer = None
-        if self._confirmed:
-            self._submit(dict(self._confirmed))
+    def submit_gathered(self) -> None:
+        """Submit the confirmations that wait for those of other brokers."""
+        self._submit(dict(self._confirmed))
 
     def _submit(self, reached: dict[BrokerId, Offset]) -> None:
         """Submit one command for each offset in `reached`, with the brokers that have applied it."""
@@ -163,13 +153,6 @@ class Confirmations:
                 self._submitted[broker_id] = offset
                 if self._confirmed[broker_id] <= offset:
                     del self._confirmed[broker_id]
-        if not self._confirmed:
-            self._stop_timer()
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
 
 FIRST_PAUSE_S: Final = 0.003
