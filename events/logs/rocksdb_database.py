@@ -41,7 +41,6 @@ from rocksdict import (
     AccessType,
     BlockBasedOptions,
     Cache,
-    Checkpoint,
     DbClosedError,
     DBCompressionType,
     DBRecoveryMode,
@@ -189,9 +188,6 @@ class Database:
                 keys.append(key)
                 at.seek(key[:-8] + past)
         return keys
-
-    def checkpoint(self, path: Path) -> None:
-        Checkpoint(self._events).create_checkpoint(str(path))
 
     def close(self) -> None:
         """Close the database and release its lock, without syncing."""
