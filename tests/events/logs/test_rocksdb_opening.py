@@ -207,7 +207,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 
 def opened(folder: Path) -> Database:
-    return Database(folder / "db", 1 << 20, DBRecoveryMode.absolute_consistency())
+    return Database.open(folder / "db", 1 << 20, DBRecoveryMode.absolute_consistency())
 
 
 def write(database: Database, runs: dict[str, list[range]]) -> None:
