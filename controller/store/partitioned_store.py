@@ -37,8 +37,7 @@ class PartitionedStore:
 
     @property
     def durable_counts(self) -> Counts:
-        counts = [store.durable_counts for store in self._stores]
-        return Counts(sum(each.topics for each in counts), sum(each.partitions for each in counts))
+        return sum((store.durable_counts for store in self._stores), Counts())
 
     @property
     def durable_cluster(self) -> Cluster:

@@ -129,8 +129,6 @@ class RocksDbLog(WholeLog):
             return self._durable_offset
 
     def mark_durable(self) -> None:
-        """Mark everything written so far as durable, because another store has it too. The next `flush` still syncs
-        it to this disk."""
         self._durable_elsewhere_offset = self.next_offset
 
     def recover(self) -> int:
