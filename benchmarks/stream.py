@@ -19,9 +19,9 @@ from benchmarks.servers import TOPICWRIGHT, kafka
 from benchmarks.usage import cpu_seconds
 from controller.machine.commands.commands import CreateTopic
 from controller.settings.load import load_settings
-from controller.stream.log.codec import encode_command, key_of
+from controller.stream.log.codec import encode_command, key_of, partition_of
 from controller.stream.log.topics import prepare_topics
-from events.logs.events_topic import Decided, decode_record, partition_of
+from events.logs.events_topic import Decided, decode_record
 from events.names import RequestId, TopicId, TopicName
 from tests.support.processes import Process
 

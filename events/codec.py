@@ -34,13 +34,8 @@ class EventDecodeError(UserError):
 def _beginning(kind: type[Fact]) -> type[msgspec.Struct]:
     """A struct that decodes only the fields of an event up to its topic, if any."""
     names = kind.__struct_fields__
-    fields: list[str | tuple[str, Any]] = []
-    constants: dict[str, Any] = {}
-    if "topic" in names:
-        fields = [*names[: names.index("topic")], ("topic", str)]
-    else:
-        constants["topic"] = None
-    return msgspec.defstruct(kind.__name__, fields, namespace=constants, array_like=True, tag=True, gc=False)
+    fields: list[Any] = [*names[: names.index("topic")], ("topic", str)] if "topic" in names else []
+    return msgspec.defstruct(kind.__name__, fields, array_like=True, tag=True, gc=False)
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -71,8 +66,8 @@ def topic_of(offset: int, value: bytes) -> TopicName | None:
     after the topic are not checked. Raises EventDecodeError."""
     try:
         version, _, _, event = _beginning_decoder.decode(value)
-        if version == EVENT_VERSION and event.topic is not None:
-            name: TopicName = event.topic
+        name: TopicName | None = getattr(event, "topic", None)
+        if version == EVENT_VERSION and name is not None:
             return name
     except UNREADABLE:
         pass  # the decoder of whole events has the better message
@@ -115,17 +110,14 @@ def without_secrets(event: Event) -> Event:
     if isinstance(event, LoginSecretDrawn):
         return replace(event, secret=HIDDEN)
     if isinstance(event, ResourceConfigsChanged):
-        configs, before = configs_without_secrets(event), None if event.before is None else _masked(event.before)
+        configs = configs_without_secrets(event.configs)
+        before = None if event.before is None else configs_without_secrets(event.before)
         unchanged = (configs, before) == (event.configs, event.before)
         return event if unchanged else replace(event, configs=configs, before=before)
     return event
 
 
-def configs_without_secrets(event: ResourceConfigsChanged) -> Configs:
-    return _masked(event.configs)
-
-
-def _masked(configs: Configs) -> Configs:
+def configs_without_secrets(configs: Configs) -> Configs:
     return tuple((name, HIDDEN.decode() if name.endswith(_SECRETS) else value) for name, value in configs)
 
 

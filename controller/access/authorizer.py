@@ -20,9 +20,12 @@ principal.
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, Literal, Protocol, get_args
 
-from controller.kafka.handling import normal_host
+import msgspec
+
+from controller.kafka.handling import ANONYMOUS, normal_host
 from controller.machine.access import acls as codes
 from controller.machine.access.acls import Acls, in_range, is_range
+from controller.machine.commands.commands import HTTP
 from controller.machine.state import Cluster
 from events.access import Acl
 
@@ -78,6 +81,16 @@ class Requester(Protocol):
     def client_id(self) -> str | None: ...
     @property
     def api(self) -> str: ...
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """A requester outside Kafka's protocol, over HTTP unless `api` says otherwise. `client_id` is None without one."""
+
+    principal: str = ANONYMOUS
+    host: str = ""
+    client_id: str | None = None
+    api: str = HTTP
+    roles: frozenset[str] = frozenset()
 
 
 class Authorizer(Protocol):

@@ -44,7 +44,6 @@ from events.names import RequestId
 
 INTERVAL_S: Final = 60.0  # counts are recorded once a minute, however many refusals there are
 KINDS_MAX: Final = 50
-LOGGED_KINDS_MAX: Final = 1000
 """Different refusals of one principal through one API in an interval."""
 KINDS_ALTOGETHER_MAX: Final = 10_000
 """Different refusals of all principals; above this number the refusals of all principals are counted together."""
@@ -81,11 +80,6 @@ class RefusalRecords:
         self._bytes: Counter[Hashable] = Counter()
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
-
-    @property
-    def is_idle(self) -> bool:
-        """True if nothing is counted."""
-        return not (self._kinds or self._bytes)
 
     def is_recorded(self, command: TopicCommand, decision: Decision) -> bool:
         """True if the events of a refused command must be recorded; if not, the refusal is counted."""
@@ -128,7 +122,7 @@ class RefusalRecords:
     def _interval_over(self) -> None:
         self._timer = None
         self._record_counts()
-        if not self.is_idle:
+        if self._kinds or self._bytes:
             self._schedule()
 
     def _record_counts(self) -> None:
@@ -211,22 +205,3 @@ _OPERATIONS: Final[dict[type, str]] = {
 def _operation(command: TopicCommand, rejection: Rejection) -> str:
     is_denied = rejection.rule == AUTHORIZER or command.denied
     return _OPERATIONS.get(type(command), "") if is_denied else ""
-
-
-class LogRateLimiter:
-    """Passes the first line of a kind in an interval, and counts the others."""
-
-    def __init__(self) -> None:
-        self._since_s: dict[Hashable, float] = {}
-        self._others: dict[Hashable, int] = {}
-
-    def admit(self, kind: Hashable) -> int | None:
-        """The number of lines suppressed since the last line of this kind; None if this line is suppressed too."""
-        now_s = asyncio.get_running_loop().time()
-        if kind not in self._since_s and len(self._since_s) >= LOGGED_KINDS_MAX:
-            kind = None
-        if now_s - self._since_s.get(kind, -INTERVAL_S) < INTERVAL_S:
-            self._others[kind] = self._others.get(kind, 0) + 1
-            return None
-        self._since_s[kind] = now_s
-        return self._others.pop(kind, 0)

@@ -26,8 +26,8 @@ import msgspec
 
 from controller.controller_api import ControllerApi, Node
 from controller.machine.configs.changes import RESOURCE_CONFIGS, OpType, altered, check_ops
-from controller.machine.configs.topic_configs import BROKER_SYNONYMS, TOPIC_CONFIGS, effective_values, local_retention
-from controller.machine.configs.values import Allowed, Bad, ConfigType, allowed_from, read_value, value_text
+from controller.machine.configs.topic_configs import TOPIC_CONFIGS, effective_values, local_retention
+from controller.machine.configs.values import Bad, ConfigRow, ConfigType, read_value, value_text
 from controller.machine.configs.views import ConfigEntry, ConfigSource, ConfigSynonym
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.state import BROKERS, Cluster
@@ -35,13 +35,9 @@ from controller.settings.server import BY_KEY
 from events.catalog import ConfigOp, Configs
 
 
-class BrokerConfig(msgspec.Struct, frozen=True, gc=False):
-    """One broker config. `default` is that of the setting of this name, if there is one, else Kafka's."""
+class BrokerConfig(ConfigRow, frozen=True, gc=False):
+    """A broker config. One that topics inherit has the limits of the topic config."""
 
-    name: str
-    kind: ConfigType
-    default: str | None
-    allowed: Allowed
     dynamic: str
     """Scope of dynamic changes (KIP-226): `cluster` for all brokers or one, `broker` for one, empty for none."""
     documentation: str | None
@@ -51,23 +47,15 @@ class BrokerConfig(msgspec.Struct, frozen=True, gc=False):
         return self.kind is ConfigType.PASSWORD
 
 
-_Stored = tuple[str, str, str | None, str, str, str | None]
-
-
-def _row(stored: _Stored) -> BrokerConfig:
-    name, kind_name, default, allowed, dynamic, documentation = stored
-    if default is not None and name in BY_KEY:
-        default = BY_KEY[name].default or default
-    of_topics = BROKER_SYNONYMS.get(name)  # a config that topics inherit has the validator of the topic config
-    limits = allowed_from(kind_name, allowed) if of_topics is None else of_topics.allowed
-    return BrokerConfig(name, ConfigType[kind_name], default, limits, dynamic, documentation)
-
-
 _TEXT = files(__package__).joinpath("broker_configs.json").read_bytes()
-BROKER_CONFIGS: dict[str, BrokerConfig] = {
-    stored[0]: _row(stored) for stored in msgspec.json.decode(_TEXT, type=tuple[_Stored, ...])
-}
+BROKER_CONFIGS = {row.name: row for row in msgspec.json.decode(_TEXT, type=tuple[BrokerConfig, ...])}
 """By name, in the order in which Kafka defines the configs and validates their values."""
+_DEFAULTS = {
+    name: (BY_KEY[name].default if name in BY_KEY else None) or row.default
+    for name, row in BROKER_CONFIGS.items()
+    if row.default is not None
+}
+"""The default of the setting with this name, if there is one, else Kafka's."""
 
 _GROUPS = {
     synonym.name: tuple(each.name for each in row.synonyms)
@@ -225,9 +213,6 @@ def _of_one(own: Configs, of_all: Configs, static: Configs) -> tuple[ConfigEntry
     names = [*(name for name, row in BROKER_CONFIGS.items() if row.documentation is not None or name in given)]
     names += sorted(given - BROKER_CONFIGS.keys())
     return tuple(_effective(name, layers) for name in names)
-
-
-_DEFAULTS = {name: row.default for name, row in BROKER_CONFIGS.items() if row.default is not None}
 
 
 def _effective(name: str, layers: tuple[Layer, ...]) -> ConfigEntry:

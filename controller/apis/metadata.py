@@ -31,8 +31,9 @@ from controller.machine import validation
 from controller.machine.commands.commands import AUTO_CREATION, CreateTopic
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
+from controller.store.store import PARTITIONS_SHOWN_AT_ONCE, topic_slices
 from events.catalog import Partition
-from events.names import BrokerId, TopicName, shard_key
+from events.names import BrokerId, TopicName
 from events.values import Configs
 from projections.views.topics import offline_replicas
 
@@ -85,18 +86,16 @@ class _Response(msgspec.Struct):
         return self._finished()
 
     async def _all(self) -> MetadataResponse:
-        after: str | None = None
-        is_last = False
-        while not is_last:
+        slices = topic_slices(lambda: self.api.store, PARTITIONS_SHOWN_AT_ONCE)
+        while True:
             async with self.api.turns:
-                topics = self.api.store.durable_slice(after, TOPICS_PER_SLICE)
+                topics = next(slices, ())
                 for topic in topics:
                     if self.api.knows(topic) and self.api.allows(self.context, "Describe", topic.name):
                         self.parts[topic.name] = await self._encoded(topic)
-            is_last = not topics
-            after = None if is_last else shard_key(topics[-1].name)
             await asyncio.sleep(0)
-        return self._finished()
+            if not topics:
+                return self._finished()
 
     async def _add(self, requested: Sequence[MetadataRequestTopic]) -> list[str]:
         """Add these topics to the response, each once. Returns the names of those to create."""

@@ -42,6 +42,7 @@ from controller.machine.configs.views import effective_configs
 from controller.machine.decision import Answer
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Topic
+from controller.store.store import PARTITIONS_SHOWN_AT_ONCE, topic_slices
 from events.catalog import Assignment, Configs
 from events.names import BrokerId, TopicId, TopicName, shard_key
 
@@ -289,8 +290,7 @@ async def _topics(call: Call, request: DescribeTopicPartitionsRequest) -> AsyncI
     if topic is not None and call.allows("Describe", topic.name):
         yield topic.name, topic
     after = None if cursor is None else str(shard_key(cursor.topic_name))
-    while topics := call.api.store.durable_slice(after, TOPICS_PER_SLICE):
-        after = shard_key(topics[-1].name)
+    for topics in topic_slices(lambda: call.api.store, PARTITIONS_SHOWN_AT_ONCE, after):
         for topic in topics:
             if call.api.knows(topic) and call.allows("Describe", topic.name):
                 yield topic.name, topic

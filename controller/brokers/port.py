@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Coroutine, Iterable, Sequence
 from typing import Any, Protocol, TypedDict
 
 from controller.access.refusals import Stamps
-from controller.machine.commands.commands import AnyCommand
+from controller.machine.commands.commands import AnyCommand, FenceBroker, RegisterBroker, UnfenceBroker
 from controller.store.store import Part, TopicStore
-from events.catalog import Fact, Recorded
-from events.names import Offset, RequestId
+from events.catalog import Endpoint, Fact, Recorded
+from events.names import BrokerId, Offset, RequestId
 
 
 class Stamp(TypedDict):
@@ -55,6 +55,27 @@ def publish(records: Sequence[Recorded], *subscribers: Subscriber) -> None:
     for each in subscribers:
         handles = each.handles
         each.on_events([record for record in records if type(record.event) in handles], end)
+
+
+def report_live(
+    sink: InternalCommands,
+    broker_id: BrokerId,
+    incarnation: str,
+    rack: str | None,
+    endpoints: tuple[Endpoint, ...],
+    reason: str,
+) -> None:
+    """Register a broker and unfence it; without effect for a broker that is live and unchanged."""
+    stamped = stamp(sink, f"broker-{broker_id}")
+    sink.submit_internal(
+        RegisterBroker(**stamped, broker_id=broker_id, incarnation=incarnation, rack=rack, endpoints=endpoints)
+    )
+    sink.submit_internal(UnfenceBroker(**stamped, broker_id=broker_id, reason=reason))
+
+
+def report_failed(sink: InternalCommands, broker_id: BrokerId, reason: str) -> None:
+    """Fence a broker."""
+    sink.submit_internal(FenceBroker(**stamp(sink, f"broker-{broker_id}"), broker_id=broker_id, reason=reason))
 
 
 class LeadLost(Exception):

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from controller.brokers.port import CommandSink, EventTypes, stamp, walk
+from controller.brokers.port import CommandSink, EventTypes, report_failed, report_live, stamp, walk
 from controller.machine.commands import commands
 from controller.machine.partitions.blocks import numbered
 from controller.machine.state import Topic
@@ -79,13 +79,13 @@ class SimulatedBrokers:
         fenced."""
         for broker_id in self._controller.store.durable_cluster.brokers:
             if broker_id not in self.by_id:
-                self._fence(broker_id, "not among the simulated brokers")
+                report_failed(self._controller, broker_id, "not among the simulated brokers")
         for broker in self.by_id.values():
             broker.confirmed = Offset(-1)
             if broker.running:
                 self._join(broker, "started")
             else:
-                self._fence(broker.broker_id, "stopped")
+                report_failed(self._controller, broker.broker_id, "stopped")
         self._applied_by_all(self._controller.last_offset)
         self._changed = None
         self._sweep()
@@ -120,7 +120,7 @@ class SimulatedBrokers:
         broker = self._broker(broker_id)
         broker.running = False
         self.on_running_changed(broker)
-        self._fence(broker.broker_id, "stopped")
+        report_failed(self._controller, broker.broker_id, "stopped")
 
     def start_broker(self, broker_id: int) -> None:
         """Start a broker; it applies the events that it missed. Raises UnknownBroker."""
@@ -144,23 +144,9 @@ class SimulatedBrokers:
         return broker
 
     def _join(self, broker: SimulatedBroker, reason: str) -> None:
-        sink = self._controller
-        stamped = stamp(sink, f"broker-{broker.broker_id}")
-        own = self.endpoints.get(broker.broker_id)
-        sink.submit_internal(
-            commands.RegisterBroker(
-                **stamped,
-                broker_id=broker.broker_id,
-                incarnation=f"simulated-{broker.broker_id}",
-                rack=broker.rack,
-                endpoints=self.default_endpoints if own is None else (own,),
-            )
-        )
-        sink.submit_internal(commands.UnfenceBroker(**stamped, broker_id=broker.broker_id, reason=reason))
-
-    def _fence(self, broker_id: BrokerId, reason: str) -> None:
-        stamped = stamp(self._controller, f"broker-{broker_id}")
-        self._controller.submit_internal(commands.FenceBroker(**stamped, broker_id=broker_id, reason=reason))
+        broker_id, own = broker.broker_id, self.endpoints.get(broker.broker_id)
+        endpoints = self.default_endpoints if own is None else (own,)
+        report_live(self._controller, broker_id, f"simulated-{broker_id}", broker.rack, endpoints, reason)
 
     def _applied_by_all(self, offset: Offset) -> None:
         self._applied_by(self._prompt(), offset)

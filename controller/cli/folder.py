@@ -21,11 +21,10 @@ from controller.http.following import Followers
 from controller.http.metrics import Metrics
 from controller.http.permissions import Reader
 from controller.http.query_threads import ARCHIVE, QueryThreads
-from controller.store.partitioned_store import PartitionedStore
+from controller.store.partitioned_store import PartitionedStore, PartitionOf
 from controller.store.store import TopicStore
 from events.catalog import Endpoint
 from events.errors import UserError
-from events.logs import events_topic
 from events.logs.log import LogLocked
 from events.logs.rocksdb_recovery import lock_holder
 from events.logs.tree_heads import Head
@@ -56,7 +55,11 @@ class FolderBackend(Backend):
                 Query(log, partial(stores.__getitem__, number), number if numbered else None)
                 for number, log in enumerate(logs)
             ]
-            partition_of = partial(events_topic.partition_of, partitions=len(logs))
+            partition_of: PartitionOf = lambda _: 0  # noqa: E731
+            if len(logs) > 1:
+                from controller.stream.log import codec  # imports aiokafka
+
+                partition_of = partial(codec.partition_of, partitions=len(logs))
             query, threads = Queries(parts, partition_of), QueryThreads()
             opened.callback(threads.close)
             stopped = SimpleNamespace(  # reads use nothing else of the port

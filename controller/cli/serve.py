@@ -12,14 +12,17 @@ import socket
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from controller.cli.commands import Parsers, add, add_command, later
 
 if TYPE_CHECKING:
+    import msgspec
+
     from controller.serving.client_listeners import Address
     from controller.settings.load import ServeSettings
 
+_Options = TypeVar("_Options", bound="msgspec.Struct")
 
 DEFAULT_KAFKA = "127.0.0.1:9092"
 KRAFT = "kraft"
@@ -105,16 +108,13 @@ def _serve(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[An
         raise SettingsError("--metadata-version needs --brokers kraft")
     kafka = options.kafka or address(DEFAULT_KAFKA)
     refuse_taken(settings, kafka=None if settings.listeners else kafka, http=options.http)
-    return serve(
-        ServeOptions(
-            kafka=kafka,
-            http=options.http,
-            data=options.data,
-            brokers=options.brokers,
-            metadata_version=options.metadata_version,
-            settings=settings,
-        )
-    )
+    return serve(options_of(ServeOptions, options, kafka=kafka, settings=settings))
+
+
+def options_of(kind: type[_Options], options: argparse.Namespace, /, **more: object) -> _Options:
+    """The options of a process: the given ones, and the flags with the names of its other fields."""
+    flags = {name: value for name, value in vars(options).items() if name in kind.__struct_fields__}
+    return kind(**{**flags, **more})
 
 
 Start = Callable[[argparse.Namespace, "ServeSettings"], Coroutine[Any, Any, int]]
@@ -275,17 +275,9 @@ def _work(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any
 
     refuse_taken(settings, http=options.http)
     forward_logs(*KAFKA_CLIENTS)
-    return work(
-        WorkerOptions(
-            bootstrap=options.bootstrap,
-            http=options.http,
-            data=options.data,
-            settings=settings,
-            driver=options.driver,
-            brokers="" if options.brokers == CLUSTER else options.brokers,
-            security=security_in(options.kafka_properties, "--kafka-properties"),
-        )
-    )
+    brokers = "" if options.brokers == CLUSTER else options.brokers
+    security = security_in(options.kafka_properties, "--kafka-properties")
+    return work(options_of(WorkerOptions, options, settings=settings, brokers=brokers, security=security))
 
 
 def _start_gateway(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any, Any, int]:
@@ -296,17 +288,8 @@ def _start_gateway(options: argparse.Namespace, settings: ServeSettings) -> Coro
     security = security_in(options.kafka_properties, "--kafka-properties")
     refuse_taken(settings, kafka=None if settings.listeners else options.kafka, http=options.http)
     file = settings.cluster_client_properties_file
-    return run_gateway(
-        GatewayOptions(
-            bootstrap=options.bootstrap,
-            kafka=options.kafka,
-            http=options.http,
-            data=options.data,
-            settings=settings,
-            security=security,
-            cluster_security=security if file is None else security_in(file),
-        )
-    )
+    securities = {"security": security, "cluster_security": security if file is None else security_in(file)}
+    return run_gateway(options_of(GatewayOptions, options, settings=settings, **securities))
 
 
 def _refuse_decisions(overrides: list[str]) -> None:

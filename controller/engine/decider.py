@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from controller.access.authorizer import Caller
 from controller.access.mutation_quotas import MutationQuotas, Quotas
 from controller.access.refusals import RefusalRecords
 from controller.brokers.cluster.actions import PlannedCommand
@@ -253,16 +254,6 @@ _INDISPENSABLE = (ChangeSettings, BeginQuorumEpoch)
 TRACE_CHARS_MAX: Final = 8000
 
 
-class Failed(msgspec.Struct, frozen=True):
-    """The requester of a command on which deciding raised, for the refusal that records the failure."""
-
-    principal: str
-    client_id: str | None
-    api: str
-    host: str = ""
-    roles: frozenset[str] = frozenset()
-
-
 class Faults:
     """Reports failed commands: log lines, a counter, and refusals."""
 
@@ -286,8 +277,8 @@ class Faults:
             trace=trace_of(error),
         )
         if not isinstance(command, RecordRefusals):  # recording its failure would submit another one, forever
-            client_id = getattr(command, "client_id", None)
-            requester = Failed(_plain(getattr(command, "principal", CONTROLLER)), client_id and _plain(client_id), kind)
+            principal, client_id = getattr(command, "principal", CONTROLLER), getattr(command, "client_id", None)
+            requester = Caller(_plain(principal), client_id=client_id and _plain(client_id), api=kind)
             resource = f"Topic:{topic}" if topic else f"Cluster:{CLUSTER_NAME}"
             rule = f"fault:{type(error).__name__}"
             self._refusals.record_denial(requester, "", resource, int(ErrorCode.UNKNOWN_SERVER_ERROR), rule)

@@ -81,7 +81,7 @@ class Controller:
         self.reports = reports
         self.replies = Replies()
         self.failed = asyncio.Event()
-        self._deciding = asyncio.Event()
+        self.deciding = asyncio.Event()
         """Set once this process decides, or has failed."""
         self.failure: BaseException | None = None
         """The bug, or the LogError beyond recovery, that ended deciding."""
@@ -124,15 +124,11 @@ class Controller:
 
     def _begin_deciding(self) -> None:
         settings, release = self._recorded_settings
-        cluster = self.state.cluster
-        at_ms = self.now_ms()
-        if cluster.settings_pairs != settings or cluster.release != release or self._storage.log.next_offset == 0:
-            request_id = self.new_request_id("settings")
-            self.submit_internal(ChangeSettings(request_id=request_id, at_ms=at_ms, settings=settings, release=release))
+        self.submit_internal(ChangeSettings(**stamp(self, "settings"), settings=settings, release=release))
         self.apply_rules_file(self._rules_file)
         self._deadlines.begin(self.state.waiting)
         self._approvals.begin()
-        self._deciding.set()
+        self.deciding.set()
 
     async def _read_rules(self) -> None:
         """Read the effective rules in a thread, because it may take a second. Deciding finds them in the cache."""
@@ -154,9 +150,6 @@ class Controller:
             event = record.event
             if isinstance(event, RulesApplied) and event.is_file and self._rules_file not in (None, event.text):
                 self.reports.log.warning("the leader applied another rules file than ours", version=event.number)
-
-    async def until_deciding(self) -> None:
-        await self._deciding.wait()
 
     async def stop(self) -> None:
         """Decide and answer the commands in the inbox, then end. Pending creates stay in the log for the next start."""
@@ -180,7 +173,7 @@ class Controller:
             self._fail_all(ErrorCode.UNKNOWN_SERVER_ERROR, requests.CONTROLLER_FAILED)
             self._inbox.close()
             self.failed.set()
-            self._deciding.set()
+            self.deciding.set()
 
     def _fail_all(self, code: ErrorCode, message: str) -> None:
         self._inbox.drop_all()

@@ -7,7 +7,7 @@ So are requests that wait for approval, until they expire.
 Reconciling. A broker event concerns every topic. One decision for all topics would delay all other commands. A sweep
 therefore walks through the topics in slices, submits ReconcileTopics for topics that need changes, and continues when
 these changes are durable. If the process dies during a sweep, the sweep at the next start completes it: the result
-depends on the state alone. The sweep at a start uses at most half a core, because it rarely finds anything to do.
+depends on the state alone. A sweep of all topics uses at most half a core, because it rarely finds anything to do.
 
 The store has an index of the topics with replicas on a broker, so an event of one broker visits only those, the topics
 with placeholders and the pending ones. Of a large topic it visits only the partitions with such a replica.
@@ -147,9 +147,8 @@ class Reconciler:
     def __init__(self, sink: CommandSink) -> None:
         self._sink = sink
         self._task: asyncio.Task[None] | None = None
-        self._again = False
-        self._low_priority = False
-        """True if a sweep of all topics is due although no change is known; it runs at low priority."""
+        self._everything = False
+        """True if a sweep of all topics is due."""
         self._brokers: dict[BrokerId, None] = {}
         self._configured: dict[TopicName, None] = {}
         """Large topics with a config change that affects which replicas may lead or are eligible (KIP-966)."""
@@ -161,17 +160,16 @@ class Reconciler:
             if type(event) in catalog.BROKER_EVENTS:
                 self._brokers[event.broker_id] = None
             elif type(event) in _ALL_BROKERS:
-                self._again = True
+                self._everything = True
             elif event.before is None or any(name in _ELECT_BY for name, _ in set(event.configs) ^ set(event.before)):
                 topic = self._sink.store.durable_named(event.topic)
                 if topic is not None and len(topic.partitions) > ELECTED_AT_ONCE_MAX:
                     self._configured[topic.name] = None
-        if self._again or self._brokers or self._configured:
+        if self._everything or self._brokers or self._configured:
             self._begin()
 
     def sweep(self) -> None:
-        """Sweep all topics at low priority."""
-        self._low_priority = True
+        self._everything = True
         self._begin()
 
     @property
@@ -188,23 +186,21 @@ class Reconciler:
             self._task.cancel()
 
     async def _sweep(self) -> None:
-        while self._again or self._low_priority or self._brokers or self._configured:
+        while self._everything or self._brokers or self._configured:
             brokers, self._brokers = self._brokers, {}
             configured, self._configured = self._configured, {}
-            everything, is_low_priority = self._again or self._low_priority, not self._again
-            self._again = self._low_priority = False
+            everything, self._everything = self._everything, False
             try:
                 every_part = parts_of(topic_slices(lambda: self._sink.store))
-                parts = every_part if everything else self._of(brokers, configured)
-                await self._walk(parts, everything and is_low_priority)
+                await self._walk(every_part if everything else self._of(brokers, configured), everything)
             except LogClosed:
                 return  # the log is being recovered; a sweep follows
 
-    async def _walk(self, parts: Iterable[Part], is_low_priority: bool) -> None:
+    async def _walk(self, parts: Iterable[Part], everything: bool) -> None:
         now_s = asyncio.get_running_loop().time
         resumed_s = now_s()
         async for part in walk(self._sink, parts):
-            if is_low_priority and not self._again:
+            if everything:
                 await asyncio.sleep(now_s() - resumed_s)
             resumed_s = now_s()
             is_reconciled = Reconciliation(self._sink.store.durable_cluster).is_reconciled

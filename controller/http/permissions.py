@@ -16,11 +16,11 @@ import msgspec
 from cryptography.fernet import Fernet, InvalidToken
 from litestar import Response
 
-from controller.access.authorizer import Operation
+from controller.access.authorizer import Caller, Operation
 from controller.controller_api import ControllerApi
 from controller.http.errors import HttpRequest, refused
 from controller.http.query_threads import QueryThreads
-from controller.http.requests import Caller, caller_of
+from controller.http.requests import caller_of
 from controller.machine.errors import ErrorCode
 from controller.machine.validation import NAME_LENGTH_MAX
 from controller.store.request_index import IndexedRequest

@@ -21,6 +21,7 @@ from litestar.handlers import BaseRouteHandler
 from litestar.openapi.spec import Operation
 from litestar.params import QueryParameter
 
+from controller.access.authorizer import Caller
 from controller.http.errors import Connection, HttpRequest, invalid, refused
 from controller.kafka.handling import ANONYMOUS
 from controller.machine.commands.commands import HTTP
@@ -42,18 +43,8 @@ SESSION_KEY: Final = "topicwright.session"
 _T = TypeVar("_T", bound=msgspec.Struct)
 
 
-class Caller(msgspec.Struct, frozen=True):
-    """The sender of a request, for authorization, quotas and events. `client_id` is None without a User-Agent."""
-
-    principal: str = ANONYMOUS
-    host: str = ""
-    client_id: str | None = None
-    api: str = API
-    roles: frozenset[str] = frozenset()
-
-
 def caller_of(connection: Connection) -> Caller:
-    """The sender of a request; anonymous without a login."""
+    """The sender of a request; anonymous without a login, and with no client id without a User-Agent."""
     login: tuple[str, frozenset[str]] = connection.scope.get(SCOPE_KEY, (ANONYMOUS, frozenset()))  # type: ignore[assignment]
     agent: str | None = connection.headers.get("user-agent")
     client_id = None if agent is None else agent[:CLIENT_ID_CHARACTERS_MAX]

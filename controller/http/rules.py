@@ -20,11 +20,12 @@ from litestar import Response, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath
 
+from controller.access.authorizer import Caller
 from controller.http.changes import Changes
 from controller.http.errors import invalid, refusal_of, refused
 from controller.http.permissions import Reader
 from controller.http.query_threads import TooBusy
-from controller.http.requests import Caller, takes
+from controller.http.requests import takes
 from controller.machine.commands.access import ApplyRules, EndApprovals
 from controller.machine.commands.commands import Approval, CreateTopic
 from controller.machine.configs.topic_configs import UNPRINTABLE

@@ -1,8 +1,8 @@
 """Connects to Kafka nodes: authentication at a cluster, and a client for requests that must reach a given broker or be
 forwarded byte for byte.
 
-Most requests to a cluster go through librdkafka. `Security` has its properties; Topicwright's own sockets authenticate
-as the same user, with TLS, SASL PLAIN or SCRAM.
+Records go through librdkafka and aiokafka. `Security` has librdkafka's properties; Topicwright's own sockets
+authenticate as the same user.
 
 A connection carries one request at a time, so a slow request delays no other and correlation ids stay unchanged. Failed
 connections are closed; the others return to a pool. Forwarding, the target cluster and the quorum client use it.

@@ -24,7 +24,7 @@ from controller.machine.state import (
     Topic,
 )
 from events import access, catalog
-from events.catalog import Event, Partition, Recorded
+from events.catalog import Event, Recorded
 from events.errors import UserError
 from events.names import CLUSTER_SHARD, BrokerId, ShardKey, shard_key
 
@@ -228,7 +228,7 @@ def _on_partition(topic: Topic | None, event: catalog.PartitionChanged, record: 
     known = _existing(topic, record)
     if not 0 <= event.partition < len(known.partitions):
         raise CannotApply(record, f"topic {known.name!r} has no partition {event.partition}")
-    return with_partition(known, event.partition, event.after)
+    return replace(known, partitions=changed(known.partitions, {event.partition: event.after}))
 
 
 def _on_propagated(topic: Topic | None, event: catalog.MetadataPropagated, record: Recorded) -> Topic:
@@ -279,7 +279,3 @@ _TOPIC_EVENTS: dict[type, Callable[[Topic | None, Any, Recorded], Topic | None]]
     catalog.CreateAnswered: _on_answered,
 }
 """The function that applies each event type to a topic. Each takes its own event type, hence `Any`."""
-
-
-def with_partition(topic: Topic, index: int, partition: Partition) -> Topic:
-    return replace(topic, partitions=changed(topic.partitions, {index: partition}))

@@ -11,7 +11,7 @@ from controller.machine.decision import NOTHING, Answer, Decision, answered, top
 from controller.machine.errors import ErrorCode
 from controller.machine.partitions import requests
 from controller.machine.partitions.changes import Reconciliation
-from controller.machine.state import Broker, Cluster, PendingCreate, State, Topic, settings_from_pairs
+from controller.machine.state import Broker, Cluster, State, Topic, settings_from_pairs
 from events import catalog
 from events.catalog import CreateAnswered, Event, MetadataPropagated, TopicReady
 from events.names import BrokerId, ShardKey
@@ -158,17 +158,11 @@ def complete(
     A partition with a fenced leader is not complete, because that broker may never serve clients.
     """
     live = cluster.live
-    if len(propagated) < len(live):
+    is_propagated = propagated == live or frozenset(propagated).issuperset(live)
+    if not is_propagated or not {partition.leader for partition in topic.partitions}.issubset(live):
         return Decision(before)
-    if propagated != live and not frozenset(propagated).issuperset(live):
-        return Decision(before)
-    if not {partition.leader for partition in topic.partitions}.issubset(live):
-        return Decision(before)
-    before = (*before, TopicReady(topic.name))
-    if topic.pending_create is None:
-        return Decision(before)
-    event, answer = _answer(topic, topic.pending_create, 0, topic.pending_create.warning, at_ms)
-    return Decision((*before, event), (answer,))
+    warning = "" if topic.pending_create is None else topic.pending_create.warning
+    return answer_pending_create(topic, ErrorCode.NONE, warning, at_ms, *before, TopicReady(topic.name))
 
 
 def not_propagated(topic: Topic, live: Iterable[BrokerId]) -> tuple[BrokerId, ...]:
@@ -192,14 +186,11 @@ def progress_text(topic: Topic, cluster: Cluster) -> str:
 
 
 def answer_pending_create(topic: Topic, code: int, message: str, at_ms: int, *before: Event) -> Decision:
-    """Returns the events `before`, and the answer to the pending create, if there is one, with an error."""
-    if topic.pending_create is None:
+    """Returns the events `before`, and the answer to the pending create, if there is one."""
+    pending, code = topic.pending_create, int(code)
+    if pending is None:
         return Decision(before)
-    event, answer = _answer(topic, topic.pending_create, int(code), message, at_ms)
-    return Decision((*before, event), (answer,))
-
-
-def _answer(topic: Topic, pending: PendingCreate, code: int, message: str, at_ms: int) -> tuple[CreateAnswered, Answer]:
     waited_ms = max(0, at_ms - pending.requested_at_ms)
     event = CreateAnswered(pending.request_id, topic.name, code, message, waited_ms)
-    return event, Answer(pending.request_id, topic.name, code, message, "", waited_ms, topic)
+    answer = Answer(pending.request_id, topic.name, code, message, "", waited_ms, topic)
+    return Decision((*before, event), (answer,))

@@ -115,11 +115,6 @@ class QuorumNode:
         if self.quorum.epoch != epoch or self.quorum.high_watermark <= offset:
             raise NotLeader
 
-    def want_leadership(self, wanted: bool) -> None:
-        self.quorum.want_leadership(self._loop.time(), wanted)
-        if self._alarm is not None:  # it has started
-            self._set_alarm()
-
     def set_can_lead(self, can_lead: bool) -> None:
         self._call(lambda now: self.quorum.set_can_lead(now, can_lead))
 
@@ -130,7 +125,7 @@ class QuorumNode:
 
     async def hand_over(self, at_most_s: float) -> None:
         """Commit all appended records, resign, and wait until another node leads: in all at most `at_most_s`."""
-        self.quorum.want_leadership(self._loop.time(), wanted=False)
+        self.quorum.wants_leadership = False
         self._call(lambda now: self.quorum.hand_over(now, at_most_s))
         is_led = self.until(lambda quorum: quorum.leader_id not in (NOBODY, quorum.me.id))
         with suppress(TimeoutError):
@@ -250,9 +245,7 @@ class QuorumNode:
     def _peer_reported(
         self, address: Address, versions: Mapping[int, int], features: tuple[SupportedFeatureKey, ...]
     ) -> None:
-        peer = out.Peer(versions.get(ApiKey.VOTE, -1), priority_of(features))
-        if self.quorum.peers.get(address) != peer:
-            self._input(lambda now: self.quorum.peer_reported(now, address, peer))
+        self.quorum.peers[address] = out.Peer(versions.get(ApiKey.VOTE, -1), priority_of(features))
 
 
 def _log_failure(address: Address, reason: str | None) -> None:

@@ -1,9 +1,10 @@
 """Archives a log: one complete segment after another, each once, with the columns of an export. `archiving` calls it.
 
 Method. `step` archives the next segment in a thread of its own. It reads the events, makes columns, and compares the
-root with the log's own Merkle tree. Then it writes the file, and last the manifest, which adds the segment to the
-archive. The thread that writes the log records the segment afterwards (`segment_changes`). After a crash at any point,
-the next start adopts segments that the log has not recorded, if their trees match the log's.
+root with the log's own Merkle tree. Then it writes the file (`events.logs.archive.segment` describes it), and last the
+manifest, which adds the segment to the archive. The thread that writes the log records the segment afterwards
+(`segment_changes`). After a crash at any point, the next start adopts segments that the log has not recorded, if their
+trees match the log's.
 
 Two services that archive to one place are detected: each registers as the writer at its start, and checks before each
 change of the manifest that it still is the writer. The later one continues. Services with the same history write
@@ -14,16 +15,29 @@ Non-goals: writing to the log, waiting, retries.
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from io import BytesIO
+from typing import Final
 
+import pyarrow as pa
 from msgspec.structs import replace
 
 from controller.store.request_index import requests_between
 from controller.store.tree import range_root
+from events.catalog import EVENT_VERSION
+from events.codec import decode_event
 from events.logs.archive import manifest as manifests
-from events.logs.archive.segment import pack_segment
+from events.logs.archive.parquet import GROUP, GROUP_BYTES, ParquetWriter, footer_of
+from events.logs.archive.segment import CANONICAL, VALUE, IndexBuilder
 from events.logs.archive.store import ArchiveStore
-from events.logs.log import EventLog, LogCorrupted
+from events.logs.log import EventLog, LogCorrupted, grouped
+from events.logs.merkle import PATH_LENGTH_MAX, Frontier
+from events.logs.rocksdb_database import STATE
+from events.logs.snapshots import snapshot_info, write_snapshot
 from projections.replay.log.columns import COLUMNS, Columns
+
+_BATCH: Final = 512
+_BATCH_BYTES: Final = 2 << 20
+"""The approximate size of a batch, which takes some milliseconds. `pause` is called after each batch."""
 
 
 class Archiver:
@@ -91,10 +105,8 @@ class Archiver:
             stop = min(stop, end)
         if stop > self._log.durable_offset or stop <= start:
             return None
-        log, requests = self._log, partial(requests_between, self._log, start, stop)
-        columns = Columns(tuple(COLUMNS))
-        segment, content = pack_segment(log.read(start, stop), log.cluster_id, columns, requests, self._pause)
-        if segment.tree != range_root(log, start, stop).hex():
+        segment, content = self._segment(start, stop)
+        if segment.tree != range_root(self._log, start, stop).hex():
             raise LogCorrupted(
                 f"the log is damaged: events {start} to {stop - 1} are not those that its tree was made over, and are "
                 "not archived; restore it from a copy, and see `topicwright verify`"
@@ -103,6 +115,48 @@ class Archiver:
         writer.change(partial(_with_segment, self._store, segment))
         self.next_offset = stop
         return segment
+
+    def _segment(self, start: int, stop: int) -> tuple[manifests.Segment, bytes]:
+        """The segment of the events in [start, stop), and its file. Raises LogError, EventDecodeError."""
+        log, columns, index, frontier = self._log, Columns(tuple(COLUMNS)), IndexBuilder(start), Frontier()
+        schema, times, size = columns.schema.append(pa.field(CANONICAL, pa.binary())), list[int](), 0
+        events = ((decode_event(offset, value), value) for offset, value in log.read(start, stop))
+
+        def batches() -> Iterator[tuple[pa.RecordBatch, int]]:
+            """The columns of some events at once, with the size of these events."""
+            for batch in grouped(events, _BATCH_BYTES, lambda pair: len(pair[1]), _BATCH):
+                for record, value in batch:
+                    index.add(record)
+                    columns.add(record, value)
+                times.extend((batch[0][0].at_ms, batch[-1][0].at_ms))
+                values = [value for _, value in batch]
+                frontier.extend(values, PATH_LENGTH_MAX)
+                made = columns.batch()
+                shown = made.column(VALUE).to_pylist()
+                canonical = [None if value == one else value for one, value in zip(shown, values, strict=True)]
+                arrays = [*made.columns, pa.array(canonical, pa.binary())]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema), sum(map(len, values))
+                self._pause()
+
+        writer, footer = ParquetWriter(schema, plain=(VALUE, CANONICAL)), BytesIO()
+        for group in grouped(batches(), GROUP_BYTES, lambda one: one[1], GROUP // _BATCH):
+            writer.write_group(pa.Table.from_batches([batch for batch, _ in group]))
+            size += sum(batch_bytes for _, batch_bytes in group)
+        requests = {STATE + key: value for key, value in requests_between(log, start, stop).items()}
+        write_snapshot(footer, snapshot_info(log, stop), sorted((index.pairs() | requests).items()))
+        content = writer.done(footer.getvalue())
+        segment = manifests.Segment(
+            start=start,
+            end=stop,
+            first_ms=times[0],
+            last_ms=times[-1],
+            event_version=EVENT_VERSION,
+            event_bytes=size,
+            tree=frontier.root().hex(),
+            events=manifests.Stored.of(content),
+            footer=manifests.Stored.of(footer_of(content)),
+        )
+        return segment, content
 
     def _begin(self) -> None:
         """Read which log the archive belongs to and where it ends, and register as its writer."""
@@ -124,7 +178,8 @@ class Archiver:
         segments = () if manifest is None else manifest.segments
         _check_known(store, segments[: len(known)], known)
         if self._writer is not None:
-            self._writer.register(manifest or self._writer.begin(log.cluster_id, history))
+            new = manifests.Manifest(cluster_id=log.cluster_id, history=history, writer=self._writer.writer)
+            self._writer.register(manifest or new)
         self.next_offset = known[-1].end if known else 0
         self._found = iter(segments[len(known) :])
         self._is_begun = True

@@ -20,8 +20,6 @@ import structlog
 
 from controller.engine.reports import line_time
 
-LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-
 
 def configure_logs(level: str) -> None:
     """Write log lines of at least this level as JSON, one a line, to standard error; also those of the HTTP server."""
@@ -34,7 +32,7 @@ def configure_logs(level: str) -> None:
             structlog.processors.format_exc_info,
             structlog.processors.JSONRenderer(default=str, skipkeys=True, ensure_ascii=False, separators=(",", ":")),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=_LineLogger,
         cache_logger_on_first_use=True,
     )

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 
 from controller.brokers.cluster.link import ClusterLink, ClusterMetadata
@@ -42,9 +43,10 @@ async def reach_as(
     """Connect to a cluster and call `check` with its first metadata. Raises SettingsError for wrong credentials,
     ClusterUnreachable, and the errors of `check`."""
     try:
-        link = await asyncio.to_thread(ClusterLink, bootstrap, security)  # librdkafka waits for its first token
+        await asyncio.to_thread(AdminClient, {**security.properties, "log_level": 0})  # checks all properties
     except KafkaException as error:
         raise SettingsError(f"the cluster at {bootstrap}: {error.args[0].str()}") from None
+    link = ClusterLink(bootstrap, security)
     try:
         metadata = await link.metadata()
         await link.refresh_api_versions()

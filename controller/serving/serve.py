@@ -174,7 +174,7 @@ class Service:
     async def _become_voter(self, member: Member) -> None:
         if member.is_alone:
             await member.lead_alone()
-            await self.controller.until_deciding()
+            await self.controller.deciding.wait()
             await self.controller.decided()
         else:
             await member.become_voter()

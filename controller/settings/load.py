@@ -8,7 +8,7 @@ control access, which are errors.
 Settings are read once, at the start; they cannot be changed at run time.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
@@ -25,7 +25,7 @@ from controller.machine.configs.topic_configs import (
 from controller.machine.configs.values import Bad, ConfigType, read_value, value_text
 from controller.machine.state import POLICY_PREFIX
 from controller.settings.forms import SECRET, Setting
-from controller.settings.properties import SettingsError, read_file
+from controller.settings.properties import Property, SettingsError, read_file
 from controller.settings.server import BY_KEY, PER_LISTENER, PER_LISTENER_PREFIX, SETTINGS, ServeSettings
 from events.catalog import Configs
 from events.codec import HIDDEN
@@ -33,16 +33,10 @@ from events.codec import HIDDEN
 __all__ = ["ServeSettings", "SettingsError", "load_settings"]
 
 
-class _Given(msgspec.Struct, frozen=True):
-    """A text that was set for a key, and its origin."""
-
-    text: str
-    origin: str
-
-
 def load_settings(config_file: Path | None = None, overrides: Sequence[str] = ()) -> ServeSettings:
     """Loads the file, then the KEY=VALUE overrides; the last value of a key counts. Raises SettingsError."""
-    given = {**_from_file(config_file), **_from_overrides(overrides)}
+    in_file = [] if config_file is None else read_file(config_file, f"the settings file {config_file}")
+    given = {each.key: each for each in (*in_file, *_overrides(overrides))}
     external = (key for key, value in given.items() if value.origin != _SET and not _is_known(key))
     ignored = [key for key in external if not key.startswith(_SECURITY_PREFIXES) and key in _kafka_settings()]
     ignored_texts = tuple(f"{key} ({_REPLACEMENTS[key]})" if key in _REPLACEMENTS else key for key in ignored)
@@ -53,33 +47,22 @@ def load_settings(config_file: Path | None = None, overrides: Sequence[str] = ()
     values["of_listeners"] = _of_listeners(given)
     defaults = _topic_defaults(given)
     texts = {setting.key: text for setting, (_, text) in read.items() if not setting.secret}
-    texts |= {key: value.text for key, value in given.items() if key.startswith(POLICY_PREFIX)} | dict(defaults)
+    texts |= {key: value.value for key, value in given.items() if key.startswith(POLICY_PREFIX)} | dict(defaults)
     pairs = tuple(sorted((key, text) for key, text in texts.items() if text is not None))
     derived = {"topic_defaults": defaults, "texts": pairs, "given": frozenset(given), "ignored": ignored_texts}
     return msgspec.convert({**values, **derived}, ServeSettings)
 
 
-# Sources of settings.
-
 _SET = "--set"
 
 
-def _from_file(path: Path | None) -> dict[str, _Given]:
-    if path is None:
-        return {}
-    properties = read_file(path, f"the settings file {path}")
-    return {each.key: _Given(each.value, f"{path}, line {each.line}") for each in properties}
-
-
-def _from_overrides(overrides: Sequence[str]) -> dict[str, _Given]:
-    given = {}
-    for override in overrides:
-        key, equals, text = override.partition("=")
+def _overrides(texts: Sequence[str]) -> Iterator[Property]:
+    for text in texts:
+        key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            visible = override.split()[0] + f" {HIDDEN.decode()}" if SECRET.search(override) else override
+            visible = text.split()[0] + f" {HIDDEN.decode()}" if SECRET.search(text) else text
             raise SettingsError(f"{_SET} {visible}: must be KEY=VALUE")
-        given[key.strip()] = _Given(text.strip(), _SET)
-    return given
+        yield Property(key.strip(), value.strip(), _SET)
 
 
 # Keys.
@@ -114,19 +97,14 @@ def _is_known(key: str) -> bool:
 def _kafka_settings() -> frozenset[str]:
     """The names of all settings of Kafka's brokers, from the table for DescribeConfigs."""
     table = files("controller.apis").joinpath("broker_configs.json").read_bytes()
-    return frozenset(row[0] for row in msgspec.json.decode(table, type=list[list[str | None]]) if row[0]) | {"log.dir"}
+    return frozenset(row[0] for row in msgspec.json.decode(table)) | {"log.dir"}
 
 
-def _check_keys(given: Mapping[str, _Given]) -> None:
+def _check_keys(given: Mapping[str, Property]) -> None:
     unknown = [f"{key} ({value.origin}): {_hint(key)}" for key, value in given.items() if not _is_known(key)]
     if unknown:
         more = f"; {_OF_POLICIES}" if "create.topic.policy.class.name" in given else ""
         raise SettingsError(f"unknown setting{'s' * (len(unknown) > 1)} {'; '.join(unknown)}{more}")
-
-
-def _formatted(key: str, given: _Given) -> str:
-    text = HIDDEN.decode() if SECRET.search(key) and given.text else given.text
-    return f"{key}={text} ({given.origin})"
 
 
 _OF_POLICIES = f"settings of policies begin with {POLICY_PREFIX}"
@@ -149,46 +127,44 @@ def _hint(key: str) -> str:
 # Values.
 
 
-def _refused(key: str, given: _Given, allowed: str, invalid: str = "") -> SettingsError:
+def _refused(given: Property, allowed: str, invalid: str = "") -> SettingsError:
     """The error for a value that is not allowed; `invalid` is the invalid element if the value is a list."""
-    part = f": {invalid!r} is invalid" if invalid not in ("", given.text) else ""
-    return SettingsError(f"setting {_formatted(key, given)} is not allowed{part}; allowed: {allowed}")
+    part = f": {invalid!r} is invalid" if invalid not in ("", given.value) else ""
+    text = HIDDEN.decode() if SECRET.search(given.key) and given.value else given.value
+    return SettingsError(f"setting {given.key}={text} ({given.origin}) is not allowed{part}; allowed: {allowed}")
 
 
-def _read(setting: Setting, given: _Given | None) -> tuple[object, str | None]:
+def _read(setting: Setting, given: Property | None) -> tuple[object, str | None]:
     """Returns the value of a setting, parsed if it has a syntax of its own, and its canonical text."""
-    text = setting.default if given is None else given.text
+    text = setting.default if given is None else given.value
     if text is None or (not text and setting.default is None):
         return None, None
-    given = given or _Given(text, "default")
+    given = given or Property(setting.key, text, "default")
     value = read_value(setting.key, setting.kind, setting.allowed, text)
     if isinstance(value, Bad):
-        raise _refused(setting.key, given, setting.allowed_text)
+        raise _refused(given, setting.allowed_text)
     try:
         found = value if setting.parse is None else setting.parse(text)
     except ValueError as error:
-        raise _refused(setting.key, given, setting.allowed_text + setting.limits, str(error)) from None
+        raise _refused(given, setting.allowed_text + setting.limits, str(error)) from None
     return found, value_text(value) if text else setting.default
 
 
-def _of_listeners(given: Mapping[str, _Given]) -> dict[str, dict[str, object]]:
+def _of_listeners(given: Mapping[str, Property]) -> dict[str, dict[str, object]]:
     found: dict[str, dict[str, object]] = {}
-    for key, text in given.items():
+    for key, one in given.items():
         if key.startswith(PER_LISTENER_PREFIX):
             name, _, own = key.removeprefix(PER_LISTENER_PREFIX).partition(".")
-            try:
-                value, _ = _read(BY_KEY[own], text)
-            except SettingsError as error:
-                raise SettingsError(str(error).replace(f"setting {own}", f"setting {key}", 1)) from None
+            value, _ = _read(BY_KEY[own], one)
             found.setdefault(name.upper(), {})[BY_KEY[own].field] = value
     return found
 
 
-def _topic_defaults(given: Mapping[str, _Given]) -> Configs:
+def _topic_defaults(given: Mapping[str, Property]) -> Configs:
     defaults = {key: given[key] for key in sorted(_TOPIC_DEFAULTS.keys() & given.keys())}
-    for key, text in defaults.items():
-        _read(_TOPIC_DEFAULTS[key], text)
-    pairs = tuple((key, value.text) for key, value in defaults.items())
+    for key, one in defaults.items():
+        _read(_TOPIC_DEFAULTS[key], one)
+    pairs = tuple((key, one.value) for key, one in defaults.items())
     conflict = contradicting_defaults(pairs)
     if conflict is not None:
         lags = ", ".join(f"{key}={text}" for key, text in pairs if key.endswith("compaction.lag.ms"))

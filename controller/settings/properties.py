@@ -16,18 +16,18 @@ FILE_BYTES_MAX = 1 << 20
 
 
 class Property(msgspec.Struct, frozen=True):
-    """A key, its value without surrounding whitespace, and the number of its first line."""
+    """A key, its value without surrounding whitespace, and its origin, such as the file and the first line."""
 
     key: str
     value: str
-    line: int
+    origin: str
 
 
 class SettingsError(UserError):
     """Invalid settings or properties; the message is for the person who wrote them."""
 
 
-def read_properties(text: str) -> Iterator[Property]:
+def read_properties(text: str, file: Path) -> Iterator[Property]:
     """Yields all properties in order, with duplicate keys. Raises ValueError with the line and the reason."""
     import javaproperties  # takes 60 ms, and most commands read no file
 
@@ -35,7 +35,7 @@ def read_properties(text: str) -> Iterator[Property]:
     try:
         for element in javaproperties.parse(text):
             if isinstance(element, javaproperties.KeyValue):
-                yield Property(element.key, element.value.strip(), line)
+                yield Property(element.key, element.value.strip(), f"{file}, line {line}")
             line += len(re.findall(r"\r\n?|\n", element.source))
     except javaproperties.InvalidUEscapeError:
         raise ValueError(f"line {line}: \\u must be followed by four hexadecimal digits") from None
@@ -44,7 +44,7 @@ def read_properties(text: str) -> Iterator[Property]:
 def read_file(file: Path, source: str) -> list[Property]:
     """Returns the properties of a file, which `source` names in messages. Raises SettingsError."""
     try:
-        return list(read_properties(read_text(file, FILE_BYTES_MAX)))
+        return list(read_properties(read_text(file, FILE_BYTES_MAX), file))
     except OSError as error:
         why = error.strerror or str(error)
     except UnicodeDecodeError as error:

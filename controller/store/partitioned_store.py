@@ -8,7 +8,7 @@ time. The least advanced partition then counts: a broker is visible as started o
 knows it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from heapq import merge
 from itertools import chain, islice
@@ -17,7 +17,7 @@ from operator import is_
 from msgspec.structs import replace
 
 from controller.machine.state import Cluster, Counts, Topic
-from controller.store.store import PARTITIONS_SHOWN_AT_ONCE, TopicStore, slice_of
+from controller.store.store import TopicStore
 from controller.store.topic_indexes import Tallies
 from events.names import ShardKey, TopicName, shard_key
 
@@ -69,11 +69,8 @@ class PartitionedStore:
         """The first `limit` topics that were never ready, one partition after the other."""
         return list(islice(chain.from_iterable(store.durable_waiting(limit) for store in self._stores), limit))
 
-    def durable_slice(
-        self, after: str | None, limit: int, partitions_max: int = PARTITIONS_SHOWN_AT_ONCE
-    ) -> list[Topic]:
-        topics = merge(*(store.durable_from(after) for store in self._stores), key=lambda topic: shard_key(topic.name))
-        return slice_of(topics, limit, partitions_max)
+    def durable_from(self, after: str | None) -> Iterator[Topic]:
+        return merge(*(store.durable_from(after) for store in self._stores), key=lambda topic: shard_key(topic.name))
 
 
 def _advance(cluster: Cluster) -> tuple[bool, int, int]:

@@ -102,14 +102,6 @@ class Snapshotting:
         about, frozen = snapshot_info(self._log, end), self._log.frozen_scan(SNAPSHOT_KINDS)
         self._start(lambda: self._take(about, frozen))
 
-    def taken(self, offset: int, size: int) -> None:
-        """Report a snapshot with its size in bytes."""
-        self._lines.info("snapshot taken", offset=offset, bytes=size)
-
-    def failed(self, why: str) -> None:
-        """Report a snapshot that could not be written, or was damaged and removed; a later attempt follows."""
-        self._lines.warning("no snapshot", why=why)
-
     # --- in the thread
 
     def _start(self, work: Callable[[], None]) -> None:
@@ -123,7 +115,7 @@ class Snapshotting:
             pass
         except Exception as error:  # snapshots are optional: deciding must go on
             if not self._stopped.is_set():
-                self.failed(f"{type(error).__name__}: {error}")
+                self._lines.warning("no snapshot", why=f"{type(error).__name__}: {error}")
         finally:
             self._busy = False
 
@@ -138,7 +130,7 @@ class Snapshotting:
     def _put(self, about: SnapshotInfo, pairs: Iterable[tuple[bytes, bytes]]) -> None:
         size = store_snapshot(self._log, about, self._with_views(about.offset, with_pauses(pairs, self._pause)))
         self.newest = max(self.newest, about.offset)
-        self.taken(about.offset, size)
+        self._lines.info("snapshot taken", offset=about.offset, bytes=size)
 
     def _pause(self) -> None:
         if self._stopped.wait(PAUSE_S):
@@ -152,7 +144,7 @@ class Snapshotting:
                 with open_snapshot(self._log, offset) as snapshot:
                     snapshot.check()
             except SnapshotDamaged as error:
-                self.failed(f"{error}; it was removed")
+                self._lines.warning("no snapshot", why=f"{error}; it was removed")
                 remove_snapshot(self._log, offset)
         self._remove_surplus()
 

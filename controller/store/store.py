@@ -36,7 +36,7 @@ _decode_counts = msgspec.msgpack.Decoder(Counts).decode
 
 GROUPS_CACHED_MAX = 10_000
 PARTITIONS_SHOWN_AT_ONCE = 10_000
-"""The most partitions in a slice of `durable_slice`: encoding that many takes about ten milliseconds."""
+"""The most partitions in a slice of topics for a response: encoding that many takes about ten milliseconds."""
 
 
 class _StoredCluster(msgspec.Struct, array_like=True):
@@ -178,15 +178,6 @@ class TopicStore:
             if topic is not None and topic.topic_id == topic_id:
                 return topic.name
         return None
-
-    def durable_slice(
-        self, after: str | None, limit: int, partitions_max: int = PARTITIONS_SHOWN_AT_ONCE
-    ) -> list[Topic]:
-        """Up to `limit` topics ordered by shard key, after the key `after`.
-
-        Fewer if they have `partitions_max` partitions together. The list is empty only at the end.
-        """
-        return slice_of(self.durable_from(after), limit, partitions_max)
 
     def durable_parts(self, brokers: Iterable[BrokerId], *whole: Iterable[ShardKey]) -> Iterator[Part]:
         """The durable topics with a replica on one of these brokers, and those under the keys in `whole`, each of which
@@ -353,19 +344,21 @@ def _indexes(partitions: Sequence[Partition], blocks: int, brokers: frozenset[Br
     )
 
 
-class Sliced(Protocol):
-    """A store whose topics can be read in slices: of one log, or of all partitions."""
+class Ordered(Protocol):
+    """A store of durable topics: of one log, or of all partitions."""
 
-    def durable_slice(self, after: str | None, limit: int, partitions_max: int) -> list[Topic]: ...
+    def durable_from(self, after: str | None) -> Iterator[Topic]: ...
 
 
-def topic_slices(store: Callable[[], Sliced], partitions_max: int = PARTITIONS_PER_SLICE) -> Iterator[list[Topic]]:
-    """All durable topics in slices; `store` returns the current view for each slice."""
-    after: str | None = None
-    while topics := store().durable_slice(after, TOPICS_PER_SLICE, partitions_max):
+def topic_slices(
+    store: Callable[[], Ordered], partitions_max: int = PARTITIONS_PER_SLICE, after: str | None = None
+) -> Iterator[list[Topic]]:
+    """All durable topics in slices ordered by shard key, after the key `after`; `store` returns the current view for
+    each slice. A slice has TOPICS_PER_SLICE topics; fewer if they have `partitions_max` partitions together."""
+    while topics := slice_of(store().durable_from(after), TOPICS_PER_SLICE, partitions_max):
         yield topics
         after = shard_key(topics[-1].name)
 
 
-def every_topic(store: Sliced) -> Iterator[Topic]:
+def every_topic(store: Ordered) -> Iterator[Topic]:
     return chain.from_iterable(topic_slices(lambda: store))

@@ -1,4 +1,4 @@
-"""The events topic of a distributed controller: its records, partitioner, and the rule by which all readers read it.
+"""The events topic of a distributed controller: its records, and the rule by which all readers read it.
 
 Records. A worker writes one record a command, with all its events, and one when it takes over a partition. A record is
 a MessagePack array that begins with its kind; it holds events as `events.codec` encodes them. An unknown kind or field
@@ -24,14 +24,11 @@ event is `SettingsChanged`, and its offsets are contiguous.
 Pure: no clock, no I/O.
 """
 
-from struct import iter_unpack
-
 import msgspec
 
 from events.catalog import EVENT_VERSION, Fact
 from events.codec import UNREADABLE
 from events.logs.log import LogCorrupted
-from events.names import ShardKey
 
 
 class RecordError(Exception):
@@ -87,32 +84,6 @@ def decode_record(value: bytes) -> Record:
             f"this release reads up to {EVENT_VERSION}: run {record.release}, or a later one"
         )
     return record
-
-
-_SEED = 0x9747B28C
-_M = 0x5BD1E995
-_MASK = 0xFFFFFFFF
-
-
-def partition_of(key: ShardKey, partitions: int) -> int:
-    """The partition of a shard key, from 0 to `partitions` - 1. Kafka's default partitioner gives the same for the
-    key's UTF-8 bytes, so any producer can submit commands."""
-    return (murmur2(key.encode("utf-8", "surrogatepass")) & 0x7FFFFFFF) % partitions
-
-
-def murmur2(data: bytes) -> int:
-    """Kafka's murmur2, as an unsigned 32-bit number."""
-    length = len(data)
-    whole = length & ~3
-    value = _SEED ^ length
-    for (word,) in iter_unpack("<I", data[:whole]):
-        mixed = word * _M & _MASK
-        mixed = (mixed ^ mixed >> 24) * _M & _MASK
-        value = value * _M & _MASK ^ mixed
-    if whole < length:
-        value = (value ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
-    value = (value ^ value >> 13) * _M & _MASK
-    return value ^ value >> 15
 
 
 class Position(Fact, frozen=True):

@@ -97,12 +97,6 @@ class Commit(msgspec.Struct, frozen=True, gc=False):
     own: Mapping[bytes, bytes | None] = {}
 
 
-def check_commit(commit: Commit) -> None:
-    """Raise ValueError for a commit that changes state without an event."""
-    if commit.state and not commit.entries:
-        raise ValueError("a commit changes state only together with the events that say so")
-
-
 def end_of_range(start: int, end: int | None, next_offset: int) -> int:
     """The end of the range [start, end) in a log, whose default is `next_offset`. Raises ValueError for a negative
     offset."""
@@ -121,7 +115,6 @@ class StateKeys(Protocol):
         This is no snapshot: a key that exists throughout appears exactly once; one that changes meanwhile appears with
         a value from during the scan, or not at all.
         """
-        ...
 
 
 class MemoryKeys:
@@ -169,11 +162,8 @@ class EventLog(StateKeys, Protocol):
     LogClosed.
     """
 
-    @property
-    def path(self) -> Path | None:
-        """The folder of the log and its snapshots; None in memory."""
-        ...
-
+    path: Path
+    """The folder of the log and its snapshots."""
     cluster_id: str
     """The cluster whose history this is."""
     start_offset: int
@@ -184,7 +174,6 @@ class EventLog(StateKeys, Protocol):
     @property
     def durable_offset(self) -> int:
         """All events below it survive a power cut: `next_offset` when the last `flush` began."""
-        ...
 
     def write(self, commit: Commit) -> int:
         """Write a commit and return the offset of its first event. It is readable at once and durable after `flush`,
@@ -193,7 +182,6 @@ class EventLog(StateKeys, Protocol):
         An empty commit writes nothing and returns `next_offset`. Raises LogWriteError (LogDiskFull for a full disk),
         and then nothing is written; ValueError for state without events.
         """
-        ...
 
     def flush(self) -> int:
         """Make everything written so far durable. Blocks for the disk and returns the new `durable_offset`.
@@ -201,12 +189,10 @@ class EventLog(StateKeys, Protocol):
         Raises LogWriteError (LogDiskFull); writes since the previous flush may then be lost or not: `recover` finds
         out.
         """
-        ...
 
     def mark_durable(self) -> None:
         """Mark everything written so far as durable elsewhere, from where it can be written again. The next `flush`
         still flushes it."""
-        ...
 
     def recover(self) -> int:
         """Find out what was written after a failed write or flush, and return the new `next_offset`.
@@ -215,31 +201,25 @@ class EventLog(StateKeys, Protocol):
         found is durable. Raises LogError while the cause lasts, and may be retried. Readers in other threads may get
         LogClosed.
         """
-        ...
 
     def read(self, start: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
         """The events in [start, end) in order; `end` defaults to the current `next_offset`.
 
         They may not be durable yet; pass `durable_offset` as `end` to exclude those.
         """
-        ...
 
     def read_many(self, offsets: Sequence[int]) -> list[bytes]:
         """The events at some offsets, in the order requested. Raises IndexError if one is missing."""
-        ...
 
     def runs(self, index: bytes, name: str, start: int = 0, end: int | None = None) -> Iterator[range]:
         """The events in [start, end) whose key in an index is `name`, as ranges of consecutive offsets (runs), in
         order."""
-        ...
 
     def shard_keys(self, after: str = "") -> Iterator[str]:
         """The shard keys with events, in order, from the first one after a key; never ""."""
-        ...
 
     def close(self) -> None:
         """Flush and close the log; closing twice is allowed. Everything else raises LogClosed from now on."""
-        ...
 
 
 _T = TypeVar("_T")

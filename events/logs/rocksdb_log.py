@@ -83,7 +83,8 @@ class RocksDbLog(WholeLog):
 
     def write(self, commit: log.Commit) -> int:
         database = self._writable()
-        log.check_commit(commit)
+        if commit.state and not commit.entries:
+            raise ValueError("a commit changes state only together with the events that say so")
         first = self.next_offset
         if commit.entries or commit.own:
             batch, end = _commit_batch(commit, first, database)

@@ -216,8 +216,6 @@ _NAME = re.compile(r"(\d{20})\.snapshot")
 
 def snapshot_offsets(log: EventLog) -> list[int]:
     """The offsets of all snapshots, usable or not, in order. Raises OSError."""
-    if log.path is None:
-        return []
     try:
         names = os.listdir(log.path / FOLDER)
     except FileNotFoundError:
@@ -281,10 +279,9 @@ def remove_snapshot(log: EventLog, offset: int) -> None:
 
 def remove_unfinished(log: EventLog) -> None:
     """Delete temporary files of a process that died. Raises OSError."""
-    for one in () if log.path is None else (log.path / FOLDER).glob(f"*{UNFINISHED}"):
+    for one in (log.path / FOLDER).glob(f"*{UNFINISHED}"):
         one.unlink(missing_ok=True)
 
 
 def _path(log: EventLog, offset: int) -> Path:
-    assert log.path is not None, "a log in memory has no snapshots"
     return log.path / FOLDER / f"{offset:020}.snapshot"

@@ -32,7 +32,6 @@ from events.logs.log import read_bytes
 from events.logs.merkle import HASH_BYTES, PATH_LENGTH_MAX, leaf_hash, root_from_inclusion
 
 KEY_FILE_BYTES_MAX = 1 << 16
-OFFSET_MAX = 2**63 - 1
 TIME_MS_MAX = 253_402_300_799_999
 """The last millisecond of the year 9999: later ones cannot be written as a date."""
 _V = TypeVar("_V", bound=Hashable)
@@ -42,17 +41,18 @@ class BadKey(UserError):
     """A file without a key of the right kind. The message names it and says what is allowed."""
 
 
-_Name = Annotated[str, Meta(pattern=r"\A[!-~]{1,300}\Z")]
-_Count = Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
+Name = Annotated[str, Meta(pattern=r"\A[!-~]{1,300}\Z")]
+OffsetInLog = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+HexHash = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The tree head over the first `size` events of a log; `root` in hexadecimal digits. A signed head has `public_key`
     (32 bytes) and `signature` (64)."""
 
-    log: _Name
-    size: _Count
-    root: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+    log: Name
+    size: OffsetInLog
+    root: HexHash
     at_ms: Annotated[int, Meta(ge=0, le=TIME_MS_MAX)]
     public_key: Annotated[bytes, Meta(max_length=32)] = b""
     signature: Annotated[bytes, Meta(max_length=64)] = b""
@@ -150,7 +150,7 @@ _Hash = Annotated[bytes, Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]
 class ProvedEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An event at its offset. An event with a secret has only `leaf`, the hash of its bytes, instead of `value`."""
 
-    offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX)]
+    offset: OffsetInLog
     path: Annotated[tuple[_Hash, ...], Meta(max_length=PATH_LENGTH_MAX)]
     value: bytes = b""
     leaf: _Hash | None = None
@@ -163,7 +163,7 @@ class Proof(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     about: str
     head: Head
     events: Annotated[tuple[ProvedEvent, ...], Meta(min_length=1, max_length=EVENTS_MAX)]
-    next_offset: Annotated[int, Meta(ge=0, le=OFFSET_MAX)] | None = None
+    next_offset: OffsetInLog | None = None
     format: Literal["topicwright proof 1"] = FORMAT
 
 

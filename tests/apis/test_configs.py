@@ -191,7 +191,8 @@ def test_topic_synonyms_match_in_both_tables() -> None:
     for row in TOPIC_CONFIGS:
         for synonym in row.synonyms:
             known = BROKER_CONFIGS[synonym.name]
-            assert (known.kind, known.default) == (synonym.kind, synonym.default) or synonym.default is None
+            assert (known.kind, known.allowed) == (synonym.kind, synonym.allowed)
+            assert synonym.default in (None, known.default)
     dynamic = {name for name in BROKER_SYNONYMS if BROKER_CONFIGS[name].dynamic}
     assert dynamic == {row.synonyms[0].name for row in TOPIC_CONFIGS if row.synonyms}
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from controller.cli.work import targets as module
-from controller.cli.work.targets import Webhook
+from controller.cli.work import notify as module
+from controller.cli.work.notify import Webhook
 from events.errors import UserError
 from tests.cli.commands import Printed, Run
 from tests.support.processes import Process

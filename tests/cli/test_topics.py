@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from controller.cli.reads import common
+from controller.stream.log.codec import partition_of
 from controller.stream.log.partition import PartitionState
-from events.logs.events_topic import partition_of
 from events.names import shard_key
 from tests.cli.commands import Outcome, Printed, Run, columns, open_log
 from tests.http.service import POLICY, Judge, Rules, owned, service

@@ -119,7 +119,7 @@ async def test_reads_fail_during_log_recovery_and_work_afterwards(stage: Stage) 
     assert codes(await stage.create("x")) == [56]
     await stage.settle(2)
     with pytest.raises(LogError):
-        stage.controller.store.durable_slice(None, 10)
+        [*stage.controller.store.durable_from(None)]
     stage.disk.full = False
     await stage.settle(2)
     assert stage.shows("a")

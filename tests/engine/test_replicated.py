@@ -99,7 +99,7 @@ async def three(folder: Path) -> AsyncIterator[tuple[Process, list[Process]]]:
         leader = next(each for each in processes if each.node is node)
         try:
             async with asyncio.timeout(PATIENCE_S):
-                await leader.controller.until_deciding()
+                await leader.controller.deciding.wait()
                 yield leader, [each for each in processes if each is not leader]
         finally:
             for each in processes:
@@ -168,7 +168,7 @@ async def test_a_new_leader_applies_its_own_settings_and_the_old_one_follows(tmp
         await leader.node.hand_over(PATIENCE_S)
         await until(lambda: any(each.replication.leads for each in others))
         (chosen,) = (each for each in others if each.replication.leads)
-        await chosen.controller.until_deciding()
+        await chosen.controller.deciding.wait()
         assert chosen.shows("before")
         await until(lambda: chosen.controller.store.durable_cluster.settings_pairs == chosen.settings)
         refused = await leader.create("late")
@@ -207,7 +207,7 @@ async def test_a_new_leader_approves_what_the_old_one_held(tmp_path: Path) -> No
         await leader.node.hand_over(PATIENCE_S)
         await until(lambda: any(each.replication.leads for each in others))
         (chosen,) = (each for each in others if each.replication.leads)
-        await chosen.controller.until_deciding()
+        await chosen.controller.deciding.wait()
         await chosen.has_a_broker()
         assert (await approve(chosen, "a")).code == ErrorCode.NONE
         for each in (leader, *others):

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from controller.access.authorizer import Caller
 from controller.access.users import Users
-from controller.http.requests import Caller
 from controller.http.rules import is_approver
 from controller.machine.commands.access import EndApprovals
 from controller.machine.commands.commands import CreateTopic

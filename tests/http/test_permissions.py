@@ -7,9 +7,8 @@ from itertools import product
 
 import pytest
 
-from controller.access.authorizer import Operation, Requester, ResourceType
+from controller.access.authorizer import Caller, Operation, Requester, ResourceType
 from controller.http import permissions, topics
-from controller.http.requests import Caller
 from events.codec import decode_event
 from events.logs.log import read_one
 from projections.queries import query

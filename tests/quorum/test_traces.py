@@ -6,7 +6,7 @@
                                               settled: 10 seconds later
     run SECONDS                               roles that change, with epoch and leader; truncated logs, snapshots
     logs                                      each replica's log end and high watermark
-    append NODE [BYTES] [without-metadata] | shows NODE version V [priority P]   the versions and priority of a peer
+    append NODE [BYTES] [without-metadata] | shows NODE version V   the newest version of Vote of a peer
     elect NODE | hand-over NODE SECONDS | cannot-lead NODE | can-lead NODE | full NODE | room NODE
     kill NODE | boot NODE | pause NODE | resume NODE | cut NODE NODE | heal
     vote NODE candidate NODE epoch E log END@EPOCH [pre-vote]
@@ -132,10 +132,10 @@ class Trace:
             return "not leader"
         return None
 
-    def _shows(self, node_id: str, _: str, version: str, *words: str) -> None:
-        """Report the node's versions and priority to all others."""
+    def _shows(self, node_id: str, _: str, version: str) -> None:
+        """Report the node's version of Vote to all others."""
         peer = self._replica(node_id)
-        peer.vote_version, peer.shown_priority = int(version), int(words[1]) if words else None
+        peer.vote_version = int(version)
         for each in self._world.replicas.values():
             self._world.shows(each, peer)
 
@@ -165,7 +165,7 @@ class Trace:
         replica = self._replica(node_id)
         replica.boot()
         if replica.shown_priority is None:
-            quorum_of(replica).want_leadership(replica.now(), wanted=False)
+            quorum_of(replica).wants_leadership = False
 
     def _pause(self, node_id: str) -> None:
         self._replica(node_id).paused = []

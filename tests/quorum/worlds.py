@@ -26,7 +26,7 @@ def booted(count: int = 3, priorities: dict[int, int] | None = None, is_dynamic:
         replica.shown_priority = (priorities or {}).get(replica.id) or None
         replica.boot()
         if priorities is None:
-            quorum_of(replica).want_leadership(replica.now(), wanted=False)
+            quorum_of(replica).wants_leadership = False
     return world
 
 

@@ -8,9 +8,10 @@ from uuid import uuid4
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # it does not say that it exports
 
+from controller.stream.log.codec import partition_of
 from events.catalog import EVENT_VERSION, Recorded
 from events.codec import encode_event
-from events.logs.events_topic import Decided, Fence, encode_record, partition_of
+from events.logs.events_topic import Decided, Fence, encode_record
 from events.names import shard_key
 from tests.machine.audit.planted import renumbered
 from tests.support.reference_kafka import ReferenceKafka

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from controller.brokers.cluster.link import ClusterLink
 from controller.kafka.connections import ClusterUnreachable
+from controller.kafka.messages.topics import CreatableTopic
 from controller.serving.reach_cluster import security_in
 from tests.clients.seen import check, parse_output
 from tests.security.identity import CLIENT, SECRET, Provider, federated
@@ -74,7 +75,7 @@ def test_http_accepts_the_same_tokens(provider: Provider, service: Secured) -> N
 async def test_own_connections_to_a_cluster_log_in_with_tokens(
     provider: Provider, service: Secured, topic: str, tmp_path: Path
 ) -> None:
-    """The service stands for a cluster. librdkafka and Topicwright's own connections get tokens, and new ones later."""
+    """The service stands for a cluster. Own connections get tokens, and new ones later."""
     provider.tell("lifetime 5")
     properties = {**librdkafka_properties(provider, service), "sasl.oauthbearer.extensions": ""}
     bootstrap, file = properties.pop("bootstrap.servers"), tmp_path / "cluster.properties"
@@ -82,7 +83,7 @@ async def test_own_connections_to_a_cluster_log_in_with_tokens(
     before = _logins(service)
     link = ClusterLink(bootstrap, security_in(str(file)))
     try:
-        assert await link.create([NewTopic(topic, 1, 1)]) == {topic: None}
+        assert await link.create([CreatableTopic(name=topic, num_partitions=1, replication_factor=1)]) == {topic: None}
         deadline = time.monotonic() + 120
         while _logins(service).get("succeeded", 0) < before.get("succeeded", 0) + 5:
             assert time.monotonic() < deadline

@@ -66,7 +66,7 @@ def check_state(folded: State, controller: Controller, kept: InMemoryLog) -> Non
 
 def check_same(folded: State, store: TopicStore, state: State, what: str) -> None:
     """Check that a state and the reads of a store equal the fold of the log."""
-    topics = store.durable_slice(None, 1 << 30)
+    topics = [*store.durable_from(None)]
     assert topics == topics_of(folded), f"{what}: topics differ: {_differing(topics, topics_of(folded))}"
     assert store.durable_cluster == folded.cluster, f"{what}: the stored cluster differs"
     assert state.cluster == folded.cluster, f"{what}: the cluster for decisions differs"
@@ -93,9 +93,7 @@ def check_every_request_is_answered(world: World) -> None:
     assert controller.failure is None, f"the controller failed: {controller.failure!r}"
     assert controller.storage_error is None, "the log has not recovered"
     assert len(controller.replies) == 0, f"{len(controller.replies)} requests were never answered"
-    waiters = [
-        topic.name for topic in controller.store.durable_slice(None, 1 << 30) if topic.pending_create is not None
-    ]
+    waiters = [topic.name for topic in controller.store.durable_from(None) if topic.pending_create is not None]
     assert not waiters, f"the creates of {waiters} were never answered in the log"
     timers = virtual_loop().timers()
     assert not timers, f"timers are left: {timers[:5]}"

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from operator import attrgetter
+from pathlib import Path
 from typing import Any
 
 from events.logs.log import Commit, LogClosed, LogDiskFull, LogWriteError
@@ -48,7 +49,7 @@ def _reader(name: str) -> Callable[..., Any]:
 class FaultyLog:
     """One process's handle on the disk; `EventLog` documents each method."""
 
-    path = None
+    path = Path("/nonexistent")
     cluster_id: Any = property(attrgetter("_log.cluster_id"))
     start_offset: Any = property(attrgetter("_log.start_offset"))
     next_offset: Any = property(attrgetter("_log.next_offset"))

@@ -48,19 +48,20 @@ class Waiting(Executor):
 
 
 class Notes(Snapshotting):
-    """Snapshots that record their reports."""
+    """Snapshots that record their log lines."""
 
     def __init__(self, log: RocksDbLog, interval: int, query: Query) -> None:
         super().__init__(log, interval, query.snapshot_pairs)
         self.thread = Waiting()
         self.offsets: list[int] = []
         self.failures: list[str] = []
+        self._lines = self
 
-    def taken(self, offset: int, size: int) -> None:
-        assert size > 0
+    def info(self, _: str, *, offset: int, **size: int) -> None:
+        assert size["bytes"] > 0
         self.offsets.append(offset)
 
-    def failed(self, why: str) -> None:
+    def warning(self, _: str, why: str) -> None:
         self.failures.append(why)
 
 

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from controller.machine.access.acls import Acls
 from controller.machine.access.bucket_map import changed
 from controller.machine.state import Broker, Cluster, Counts, PendingCreate, RulesVersion, Topic
+from controller.store import store as stores
 from controller.store.keys import ACL, QUOTA, put_access
 from controller.store.store import CLUSTER, TOPIC_ID, WAITING, TopicStore
 from controller.store.stored_topics import TopicCache
@@ -80,20 +81,20 @@ def test_stored_topics_are_visible_to_readers_when_durable() -> None:
     assert bench.store.durable(ShardKey("a")) is None
     bench.write()
     assert bench.store.durable(ShardKey("a")) is None, "written, but not durable"
-    assert bench.store.durable_slice(None, 10) == []
+    assert [*bench.store.durable_from(None)] == []
     assert bench.store.durable_name_of(first.topic_id) is None
     assert bench.store.durable_counts == Counts(0, 0)
     bench.flush()
     assert bench.store.durable(ShardKey("a")) == first
-    assert bench.store.durable_slice(None, 10) == [first]
+    assert [*bench.store.durable_from(None)] == [first]
     assert bench.store.durable_name_of(first.topic_id) == "a"
     assert bench.store.durable_counts == Counts(1, 1)
     bench.store.put(ShardKey("a"), second)
     bench.write()
     assert bench.store.durable(ShardKey("a")) == first
-    assert bench.store.durable_slice(None, 10) == [first]
+    assert [*bench.store.durable_from(None)] == [first]
     bench.store.became_durable(bench.state)
-    assert bench.store.durable_slice(None, 10) == [second]
+    assert [*bench.store.durable_from(None)] == [second]
     assert bench.store.durable_counts == Counts(1, 3)
 
 
@@ -103,13 +104,12 @@ def test_a_deletion_is_visible_to_readers_when_durable() -> None:
     bench.store.put(ShardKey("b"), None)
     bench.store.put(ShardKey("c"), topic("c"))
     bench.write()
-    assert [one.name for one in bench.store.durable_slice(None, 10)] == ["a", "b", "d"]
-    assert [one.name for one in bench.store.durable_slice(None, 2)] == ["a", "b"]
-    assert [one.name for one in bench.store.durable_slice("a", 1)] == ["b"]
-    assert [one.name for one in bench.store.durable_slice("b", 9)] == ["d"]
+    assert [one.name for one in bench.store.durable_from(None)] == ["a", "b", "d"]
+    assert [one.name for one in bench.store.durable_from("a")] == ["b", "d"]
+    assert [one.name for one in bench.store.durable_from("b")] == ["d"]
     assert bench.store.durable_name_of(id_of("b")) == "b"
     bench.flush()
-    assert [one.name for one in bench.store.durable_slice(None, 10)] == ["a", "c", "d"]
+    assert [one.name for one in bench.store.durable_from(None)] == ["a", "c", "d"]
     assert bench.store.durable_name_of(id_of("b")) is None
     assert bench.keys(TOPIC_ID) == [id_of("a"), id_of("c"), id_of("d")]
 
@@ -186,16 +186,13 @@ def test_the_cluster_round_trips_through_the_store() -> None:
     assert [*bench.store.changes(bench.state)] == [CLUSTER], "broker events do not write rules"
 
 
-def test_durable_slices_are_limited_by_topics_and_partitions() -> None:
+def test_slices_are_limited_by_topics_and_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "TOPICS_PER_SLICE", 2)
     bench = Bench()
     bench.commit(*(topic(name, count) for name, count in (("a", 1), ("b", 5), ("c", 1), ("d", 9), ("e", 1))))
-    names = []
-    after = None
-    while found := bench.store.durable_slice(after, 2, 6):
-        names.append([one.name for one in found])
-        after = shard_key(found[-1].name)
+    names = [[one.name for one in some] for some in stores.topic_slices(lambda: bench.store, 6)]
     assert names == [["a", "b"], ["c", "d"], ["e"]]
-    assert [one.name for one in bench.store.durable_slice("c", 9, 1)] == ["d"], "at least one topic"
+    assert [one.name for one in next(stores.topic_slices(lambda: bench.store, 1, "c"))] == ["d"], "at least one topic"
 
 
 @pytest.mark.parametrize("cached", [1, 5, 1000])
@@ -214,7 +211,7 @@ def test_the_topic_cache_does_not_change_results(cached: int) -> None:
         looked = f"t{rng.randrange(30)}"
         assert bench.store.get(ShardKey(looked)) == plain.get(looked), f"after {born} commits"
         assert bench.store.durable(ShardKey(looked)) == plain.get(looked), f"readers, after {born} commits"
-    assert bench.store.durable_slice(None, 1000) == [plain[name] for name in sorted(plain)]
+    assert [*bench.store.durable_from(None)] == [plain[name] for name in sorted(plain)]
     counts = Counts(len(plain), sum(len(one.partitions) for one in plain.values()))
     assert bench.store.durable_counts == TopicStore(bench.log).durable_counts == counts
     assert bench.keys(TOPIC_ID) == sorted(one.topic_id for one in plain.values())

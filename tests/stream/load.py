@@ -11,8 +11,8 @@ from typing import Any
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from controller.machine.commands.commands import AnyCommand, CreatePartitions, CreateTopic, DeleteTopic
-from controller.stream.log.codec import encode_command, key_of
-from events.logs.events_topic import Decided, decode_record, partition_of
+from controller.stream.log.codec import encode_command, key_of, partition_of
+from events.logs.events_topic import Decided, decode_record
 from events.names import RequestId, TopicId, TopicName
 
 BEGINS_S = 0.5

@@ -3,11 +3,11 @@
 support: UpdateFeatures (KIP-584, KIP-778)."""
 
 import asyncio
+from collections.abc import Hashable
 from typing import Any, Final
 
 import structlog
 
-from controller.access.refusals import LogRateLimiter
 from controller.apis.cluster import finalized_keys
 from controller.apis.kraft.broker_requests import broker_error
 from controller.brokers.kraft.catch_up import EventPages
@@ -33,12 +33,14 @@ from projections.text.points_in_time import iso
 from projections.views.overviews import QuorumView, VoterView
 
 logger = structlog.get_logger("topicwright.kraft")
+LOGGED_S: Final = 60.0
+LOGGED_MAX: Final = 1000
 
 
 def quorum_handler(api: ControllerApi, node: QuorumNode, replication: QuorumReplication) -> Handler:
     """Returns the handler of all requests of the quorum at this voter: those of Raft, and the pages of missing events
     that other Topicwright voters request. It logs rejected fetches."""
-    limiter = LogRateLimiter()
+    logged = set[Hashable]()
 
     async def answer(context: RequestContext, request: Any) -> Message:
         if EventPages.takes(request):
@@ -50,7 +52,7 @@ def quorum_handler(api: ControllerApi, node: QuorumNode, replication: QuorumRepl
             )
         response = await node.request(request)
         if isinstance(response, FetchResponse):
-            _log_rejection(limiter, api.cluster_id, context, request, response)
+            _log_rejection(logged, api.cluster_id, context, request, response)
         return response
 
     return answer
@@ -66,9 +68,10 @@ def _names_a_broker(api: ControllerApi, request: Message) -> bool:
 
 
 def _log_rejection(
-    limiter: LogRateLimiter, cluster_id: str, context: RequestContext, request: FetchRequest, response: FetchResponse
+    logged: set[Hashable], cluster_id: str, context: RequestContext, request: FetchRequest, response: FetchResponse
 ) -> None:
-    """Log a rejected fetch, or that the node's log diverges. Rejected nodes retry every few milliseconds."""
+    """Log a rejected fetch, or that the node's log diverges, unless it is one of those `logged` since `LOGGED_S`.
+    Rejected nodes retry every few milliseconds."""
     node_id, code = _replica_id(context, request), response.error_code
     event, why = "fetch rejected", f"only partition 0 of {METADATA_TOPIC} is served here"
     if code == ErrorCode.INCONSISTENT_CLUSTER_ID:
@@ -80,9 +83,13 @@ def _log_rejection(
         if node_id < 0 or response.responses[0].partitions[0].diverging_epoch.epoch < 0:
             return
         event, why = "metadata log of a node diverges", "it is truncated to the common prefix"
-    suppressed = limiter.admit((context.peer.rpartition(":")[0], node_id, code))
-    if suppressed is not None:
-        logger.warning(event, node=node_id, peer=context.peer, code=code, why=why, suppressed=suppressed)
+    kind = (context.peer.rpartition(":")[0], node_id, code)
+    if kind in logged or len(logged) >= LOGGED_MAX:
+        return
+    if not logged:
+        asyncio.get_running_loop().call_later(LOGGED_S, logged.clear)
+    logged.add(kind)
+    logger.warning(event, node=node_id, peer=context.peer, code=code, why=why)
 
 
 def _replica_id(context: RequestContext, request: FetchRequest) -> int:

@@ -16,14 +16,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
 import structlog
-from confluent_kafka.admin import NewPartitions, NewTopic  # type: ignore[attr-defined]  # its types do not export these
+from msgspec.structs import replace
 
 from controller.brokers.cluster.link import ClusterLink, Refusal
 from controller.brokers.cluster.reconciliation import Action, brokers_of, open_work_of
 from controller.brokers.port import CommandSink
 from controller.kafka.connections import ClusterUnreachable, NotAuthenticated
+from controller.kafka.messages import topics
 from controller.machine.commands import commands
 from controller.machine.configs.topic_configs import without_labels
 from controller.machine.errors import ErrorCode
@@ -42,16 +42,23 @@ DELETED_MAX = 10_000  # bounds memory; far more than are deleted between two sca
 logger = structlog.get_logger("topicwright")
 
 
-def new_topic(name: str, partitions: Sequence[catalog.Partition], configs: catalog.Configs) -> NewTopic:
-    """A topic for AdminClient, with explicit replicas; placeholders are left out."""
-    replicas = [list(map(int, brokers_of(partition))) for partition in partitions]
-    return NewTopic(
-        name, num_partitions=len(replicas), replica_assignment=replicas, config=dict(without_labels(configs))
+def new_topic(name: str, partitions: Sequence[catalog.Partition], configs: catalog.Configs) -> topics.CreatableTopic:
+    """A topic to create, with explicit replicas; placeholders are left out."""
+    return topics.CreatableTopic(
+        name=name,
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=tuple(
+            topics.CreatableReplicaAssignment(partition_index=index, broker_ids=brokers_of(partition))
+            for index, partition in enumerate(partitions)
+        ),
+        configs=tuple(topics.CreatableTopicConfig(name=key, value=value) for key, value in without_labels(configs)),
     )
 
 
-def new_partitions(name: str, count: int, added: Sequence[catalog.Partition]) -> NewPartitions:
-    return NewPartitions(name, count, replica_assignment=[list(map(int, brokers_of(one))) for one in added])
+def new_partitions(name: str, count: int, added: Sequence[catalog.Partition]) -> topics.CreatePartitionsTopic:
+    assignments = tuple(topics.CreatePartitionsAssignment(broker_ids=brokers_of(partition)) for partition in added)
+    return topics.CreatePartitionsTopic(name=name, count=count, assignments=assignments)
 
 
 class ActionRunner:
@@ -71,7 +78,6 @@ class ActionRunner:
         self.pending: Counter[TopicName] = Counter()
         """Unfinished actions per topic."""
         self._fill_refusals: set[TopicName] = set()
-        self._attempts: Counter[TopicName] = Counter()
         self._delayed: dict[TopicName, Action] = {}
         """The actions that wait for their retry, by topic. No other action of such a topic runs meanwhile."""
 
@@ -101,7 +107,7 @@ class ActionRunner:
         work = open_work_of(decode_event(offset, read_one(self._log, offset)) for offset in offsets)
         for topic_id in work.deleted:
             self._remember_deleted(topic_id)
-        actions = [Action(name, change, tried=True) for change in work.changes if change.topic == name]
+        actions = [Action(name, change, attempts=1) for change in work.changes if change.topic == name]
         if work.has_unfilled and self._sink.store.durable_named(name) is not None:
             actions.append(Action(name, None))
         for action in actions:
@@ -131,25 +137,16 @@ class ActionRunner:
     async def run(self) -> None:
         """Run queued actions in rounds, until cancelled."""
         while True:
-            round_ = self._next_round()
-            if not round_:
+            groups = self._next_round()
+            if not groups:
                 self._wake.clear()
                 await self._wake.wait()
-                continue
-            retries = {action.topic: action for actions in await self._run_round(round_) for action in actions}
-            for action in round_:
-                if action.topic in retries:
-                    self._retry_later(retries[action.topic])
-                else:
-                    self._attempts.pop(action.topic, None)
-                    self._done(action.topic)
+            await asyncio.gather(*map(self._run_group, groups))
 
     def _retry_later(self, action: Action) -> None:
-        self._delayed[action.topic] = action
-        attempts = self._attempts[action.topic]
-        self._attempts[action.topic] += 1
-        delay_s = min(BACKOFF_S_MIN * 2 ** min(attempts, 10), BACKOFF_S_MAX)
-        asyncio.get_running_loop().call_later(delay_s, self._retry, action)
+        delay_s = min(BACKOFF_S_MIN * 2 ** min(action.attempts, 10), BACKOFF_S_MAX)
+        again = self._delayed[action.topic] = _after_attempt(action)
+        asyncio.get_running_loop().call_later(delay_s, self._retry, again)
 
     def _retry(self, action: Action) -> None:
         if self._delayed.get(action.topic) is action:
@@ -162,8 +159,8 @@ class ActionRunner:
         if self.pending[topic] <= 0:
             del self.pending[topic]
 
-    def _next_round(self) -> list[Action]:
-        """The oldest action of each topic; the rest stays queued, in order."""
+    def _next_round(self) -> list[list[Action]]:
+        """The oldest action of each topic, in the groups that run together; the rest stays queued, in order."""
         next_round: dict[TopicName, Action] = {}
         waiting: list[Action] = []
         for action in self._queue:
@@ -172,69 +169,55 @@ class ActionRunner:
             else:
                 next_round[action.topic] = action
         self._queue = waiting
-        return list(next_round.values())
-
-    async def _run_round(self, actions: Sequence[Action]) -> list[list[Action]]:
+        actions = next_round.values()
         creates = [one for one in actions if isinstance(one.change, catalog.TopicCreated | Topic)]
         deletes = [one for one in actions if isinstance(one.change, catalog.TopicDeleted)]
         singly = ([one] for one in actions if one not in creates and one not in deletes)
-        return await asyncio.gather(*(self._run_guarded(group) for group in (creates, deletes, *singly) if group))
+        return [group for group in (creates, deletes, *singly) if group]
 
-    async def _run_guarded(self, actions: Sequence[Action]) -> list[Action]:
-        """Run actions of one kind, together if possible, and return those to retry. An action that raises counts as
-        refused: it would raise again at each start."""
+    async def _run_group(self, actions: Sequence[Action]) -> None:
+        """Run actions of one kind, together if possible. An action that raises counts as refused: it would raise again
+        at each start."""
         try:
-            return await self._run_same_kind(actions)
+            by_topic = await self._attempt(actions)
+            refusals = [by_topic[one.topic] for one in actions]
+        except (ClusterUnreachable, NotAuthenticated) as error:
+            refusals = [_unreachable(error)] * len(actions)
         except Exception as error:
             if len(actions) > 1:
-                tried = (msgspec.structs.replace(one, tried=True) for one in actions)
-                return [retry for one in tried for retry in await self._run_guarded([one])]
-            failed = actions[0]
-            why = f"{type(error).__name__}: {error}"
+                for one in actions:
+                    await self._run_group([_after_attempt(one)])
+                return
+            failed, why = actions[0], f"{type(error).__name__}: {error}"
             logger.error("action failed", action=failed.name, topic=failed.topic, why=why, exc_info=error)
-            if failed.change is not None:
-                message = "The change failed in the controller; its log has the cause."
-                self._finish(failed, Refusal(int(ErrorCode.UNKNOWN_SERVER_ERROR), message))
-            return []
-
-    async def _run_same_kind(self, actions: Sequence[Action]) -> list[Action]:
-        if actions[0].change is None:
-            return await self._fill_placeholders(actions[0])
-        try:
-            refusals = await self._attempt(actions)
-        except (ClusterUnreachable, NotAuthenticated) as error:
-            refusals = dict.fromkeys((one.topic for one in actions), _unreachable(error))
-        retries: list[Action] = []
-        for one in actions:
-            refusal = refusals[one.topic]
+            message = "The change failed in the controller; its log has the cause."
+            refusals = [Refusal(int(ErrorCode.UNKNOWN_SERVER_ERROR), message)]
+        for one, refusal in zip(actions, refusals, strict=True):
             if refusal is not None and refusal.retriable:
-                retries.append(msgspec.structs.replace(one, tried=True))
+                self._retry_later(one)
             else:
-                self._finish(one, refusal)
-        return retries
-
-    def _finish(self, action: Action, refusal: Refusal | None) -> None:
-        self.record_change(action.topic)
-        self._finished(action, refusal)
+                self.record_change(one.topic)
+                self._finished(one, refusal)
+                self._done(one.topic)
 
     async def _attempt(self, actions: Sequence[Action]) -> Mapping[str, Refusal | None]:
         match actions[0].change:
             case catalog.TopicCreated() | Topic():
-                topics = [
+                created = [
                     new_topic(one.topic, one.change.partitions, one.change.configs)
                     for one in actions
                     if isinstance(one.change, catalog.TopicCreated | Topic)
                 ]
-                tried = [one.topic for one in actions if one.tried]
-                return _except_done(await self._link.create(topics), ErrorCode.TOPIC_ALREADY_EXISTS, tried)
+                tried = [one.topic for one in actions if one.attempts]
+                return _except_done(await self._link.create(created), ErrorCode.TOPIC_ALREADY_EXISTS, tried)
             case catalog.TopicDeleted():
                 names = [one.topic for one in actions]
                 return _except_done(await self._link.delete(names), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, names)
             case catalog.PartitionsAdded() as change:
-                return {change.topic: await self._add_partitions(change, tried=actions[0].tried)}
+                return {change.topic: await self._add_partitions(change, tried=actions[0].attempts > 0)}
             case catalog.TopicConfigsChanged() as change:
                 return {change.topic: await self._link.set_configs(change.topic, without_labels(change.configs))}
-        raise AssertionError("placeholders are replaced one topic at a time")
+        return {actions[0].topic: await self._fill_placeholders(actions[0].topic)}
 
     async def _add_partitions(self, event: catalog.PartitionsAdded, *, tried: bool) -> Refusal | None:
         name, count = event.topic, event.first + len(event.partitions)
@@ -245,34 +228,32 @@ class ActionRunner:
                 return None
         return refusal
 
-    async def _fill_placeholders(self, action: Action) -> list[Action]:
+    async def _fill_placeholders(self, name: TopicName) -> Refusal | None:
         """Reassign partitions whose replicas in the cluster differ. A refusal is retried while the topic exists,
         because nothing else would fill the placeholder."""
-        topic = self._sink.store.durable_named(action.topic)
-        try:
-            seen = (await self._link.metadata([action.topic])).topics.get(action.topic)
-            if topic is None or seen is None:
-                return []
-            replicas = {
-                index: brokers_of(ours)
-                for index, (ours, theirs) in enumerate(zip(topic.partitions, seen.partitions, strict=False))
-                if brokers_of(ours) != theirs.replicas and set(theirs.replicas) < set(brokers_of(ours))
-            }
-            refusal = await self._link.reassign(action.topic, replicas) if replicas else None
-        except (ClusterUnreachable, NotAuthenticated):
-            return [action]
+        topic = self._sink.store.durable_named(name)
+        seen = (await self._link.metadata([name])).topics.get(name)
+        if topic is None or seen is None:
+            return None
+        replicas = {
+            index: brokers_of(ours)
+            for index, (ours, theirs) in enumerate(zip(topic.partitions, seen.partitions, strict=False))
+            if brokers_of(ours) != theirs.replicas and set(theirs.replicas) < set(brokers_of(ours))
+        }
+        refusal = await self._link.reassign(name, replicas) if replicas else None
         if refusal is None:
-            self._fill_refusals.discard(action.topic)
-            return []
-        if not refusal.retriable and action.topic not in self._fill_refusals:
-            self._fill_refusals.add(action.topic)
-            logger.warning(
-                "the cluster refuses to replace a placeholder; it will be retried",
-                topic=action.topic,
-                code=refusal.code,
-                why=refusal.message,
-            )
-        return [action]
+            self._fill_refusals.discard(name)
+        elif not refusal.retriable:
+            if name not in self._fill_refusals:
+                self._fill_refusals.add(name)
+                what = "the cluster refuses to replace a placeholder; it will be retried"
+                logger.warning(what, topic=name, code=refusal.code, why=refusal.message)
+            return replace(refusal, retriable=True)
+        return refusal
+
+
+def _after_attempt(action: Action) -> Action:
+    return replace(action, attempts=action.attempts + 1)
 
 
 def _except_done(
@@ -331,8 +312,8 @@ async def _dry_run_once(link: ClusterLink, planned: Sequence[PlannedCommand]) ->
     command, topic = planned[0]
     match command:
         case commands.CreateTopic():
-            topics = [new_topic(one.topic.name, one.topic.partitions, one.topic.configs) for one in planned]
-            return await link.create(topics, validate_only=True)
+            created = [new_topic(one.topic.name, one.topic.partitions, one.topic.configs) for one in planned]
+            return await link.create(created, validate_only=True)
         case commands.CreatePartitions():
             seen = (await link.metadata([topic.name])).topics.get(topic.name)
             first = len(seen.partitions) if seen is not None else 0

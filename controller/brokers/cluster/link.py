@@ -1,21 +1,17 @@
 """The connection to a target cluster: reads, changes and forwarded requests, for `target_cluster` and the listeners.
 
-Metadata and configs come from one broker as long as it answers, so the view never goes back in time. Changes go through
-librdkafka's AdminClient, which finds the controller. Reassignments, which AdminClient lacks, are sent directly.
+Metadata and configs come from one broker as long as it answers, so the view never goes back in time. Changes go to the
+same broker, which forwards them to the controller (KIP-590).
 
 This module neither retries nor decides; the caller handles failures.
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 import msgspec
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic  # type: ignore[attr-defined]  # its types do not export these
+from confluent_kafka import KafkaError
 
 from controller.kafka.codec.codec import encode_request
 from controller.kafka.connections import (
@@ -29,8 +25,7 @@ from controller.kafka.connections import (
     addresses,
     decode_message,
 )
-from controller.kafka.messages import ApiKey, Message, clients, configs
-from controller.kafka.messages import topics as topics_messages
+from controller.kafka.messages import ApiKey, Message, clients, configs, topics
 from controller.kafka.messages.clients import NodeEndpoint
 from controller.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -71,18 +66,22 @@ METADATA_VERSION = 12
 CONFIGS_VERSION = 4
 API_VERSIONS_VERSION = 4
 """The first version of ApiVersions that has features with lowest level 0 (KAFKA-17492)."""
-REASSIGNMENTS_VERSION = 0
+CHANGE_VERSIONS: Mapping[ApiKey, int] = {
+    ApiKey.CREATE_TOPICS: 4,
+    ApiKey.CREATE_PARTITIONS: 1,
+    ApiKey.DELETE_TOPICS: 1,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
+}
+"""Versions in which the cluster delays requests above a quota; in later ones it refuses them (KIP-599)."""
 LOG_DIRS_VERSION = 5
 """The first version of DescribeLogDirs that has cordoned log directories: Kafka 4.3."""
-METADATA_REFRESH_MS = 1000
-"""The interval at which librdkafka refreshes metadata. In KRaft mode Kafka names any broker as the controller. If that
-broker dies, librdkafka waits for it in a busy loop until its metadata names another."""
-REQUEST_S = 15.0  # longer than a busy cluster takes, shorter than clients wait
-OPERATION_S = 10.0
-"""Kafka's time limit for a change. With 0 Kafka does nothing, and librdkafka reports success."""
-_TIMES = {"operation_timeout": OPERATION_S, "request_timeout": REQUEST_S}
+OPERATION_MS = 10_000
+"""Kafka's time limit for a change."""
 TOPIC, FROM_TOPIC = 2, 1
 """DescribeConfigs: the resource type of topics, and the source of explicit topic configs."""
+SET, DELETE = 0, 1
+"""The operations of IncrementalAlterConfigs."""
 
 _RETRIABLE = frozenset(
     (
@@ -95,8 +94,6 @@ _RETRIABLE = frozenset(
         KafkaError.THROTTLING_QUOTA_EXCEEDED,
     )
 )
-_LOCAL_REFUSALS = frozenset((KafkaError._INVALID_ARG, KafkaError._NOT_IMPLEMENTED, KafkaError._UNSUPPORTED_FEATURE))
-"""librdkafka's own errors that a retry does not cure. Its other errors mean that the cluster is unreachable."""
 
 
 class SeenTopic(msgspec.Struct, frozen=True):
@@ -137,19 +134,9 @@ class ClusterLink:
         self.api_versions = ApiVersionsResponse()
         """The APIs and features of a broker, as of the last `refresh_api_versions`."""
         self._all_metadata = SharedCall(self._fetch_metadata)
-        settings: dict[str, str | int | float | bool] = {
-            "client.id": CLIENT_ID,
-            "socket.timeout.ms": int(REQUEST_S * 1000),
-            "reconnect.backoff.max.ms": 1000,
-            "topic.metadata.refresh.interval.ms": METADATA_REFRESH_MS,
-            **security.properties,
-            "bootstrap.servers": bootstrap,
-        }
-        self._admin = AdminClient(settings, logger=silent_logger())
 
     def close(self) -> None:
         self.connections.close()
-        del self._admin  # has no close; this link is part of a cycle, and may live until the next garbage collection
 
     # --- reads
 
@@ -231,79 +218,72 @@ class ClusterLink:
             return payload, message
         raise ClusterUnreachable("; ".join(why))
 
-    # --- changes: None if applied, else the refusal
+    # --- changes: None if applied, else the refusal; all raise ClusterUnreachable
 
-    async def create(self, topics: Sequence[NewTopic], validate_only: bool = False) -> dict[str, Refusal | None]:
+    async def create(
+        self, new_topics: Sequence[topics.CreatableTopic], validate_only: bool = False
+    ) -> dict[str, Refusal | None]:
         """Create or validate topics, which may come from several clients' requests. They are split into requests within
         Kafka's limit for one request."""
         refusals: dict[str, Refusal | None] = {}
-        for batch in split_by_limit(topics):
-            begin = partial(self._admin.create_topics, batch, **_TIMES, validate_only=validate_only)
-            refusals |= await self._all([topic.topic for topic in batch], begin)
+        for batch in split_by_limit(new_topics):
+            request = topics.CreateTopicsRequest(
+                topics=tuple(batch), timeout_ms=OPERATION_MS, validate_only=validate_only
+            )
+            answer = await self._change(ApiKey.CREATE_TOPICS, request, topics.CreateTopicsResponse)
+            refusals |= {one.name: _refusal(one.error_code, one.error_message) for one in answer.topics}
         return refusals
 
-    async def add_partitions(self, added: NewPartitions, validate_only: bool = False) -> Refusal | None:
-        begin = partial(self._admin.create_partitions, [added], **_TIMES, validate_only=validate_only)
-        return (await self._all([added.topic], begin))[added.topic]
+    async def add_partitions(self, added: topics.CreatePartitionsTopic, validate_only: bool = False) -> Refusal | None:
+        request = topics.CreatePartitionsRequest(topics=(added,), timeout_ms=OPERATION_MS, validate_only=validate_only)
+        answer = await self._change(ApiKey.CREATE_PARTITIONS, request, topics.CreatePartitionsResponse)
+        return _first_refusal(answer.results)
 
     async def delete(self, names: Sequence[str]) -> dict[str, Refusal | None]:
         """Delete topics. Returns the refusal by name, None for deleted topics."""
-        return await self._all(names, partial(self._admin.delete_topics, list(names), **_TIMES))
+        request = topics.DeleteTopicsRequest(topic_names=tuple(names), timeout_ms=OPERATION_MS)
+        answer = await self._change(ApiKey.DELETE_TOPICS, request, topics.DeleteTopicsResponse)
+        return {one.name or "": _refusal(one.error_code, one.error_message) for one in answer.responses}
 
-    async def set_configs(self, name: TopicName, configs: Configs, validate_only: bool = False) -> Refusal | None:
-        """Replace the explicit configs of a topic, or only validate that. Raises ClusterUnreachable."""
+    async def set_configs(self, name: TopicName, wanted: Configs, validate_only: bool = False) -> Refusal | None:
+        """Replace the explicit configs of a topic, or only validate that."""
         had = (await self.configs([name])).get(name)
         if had is None:
             return Refusal(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "This server does not host this topic-partition.")
-        before, after, op = dict(had), dict(configs), AlterConfigOpType
-        puts = [key for key, value in after.items() if before.get(key) != value]
-        steps = [ConfigEntry(key, after[key], incremental_operation=op.SET) for key in puts]
-        steps += [ConfigEntry(key, "", incremental_operation=op.DELETE) for key in before if key not in after]
+        before, after, step = dict(had), dict(wanted), configs.AlterableConfig
+        steps = [
+            step(name=key, value=value, config_operation=SET)
+            for key, value in after.items()
+            if before.get(key) != value
+        ]
+        steps += [step(name=key, config_operation=DELETE) for key in before if key not in after]
         if not steps:
             return None
-        resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=steps)
-        alter = self._admin.incremental_alter_configs
-        begin = partial(alter, [resource], request_timeout=REQUEST_S, validate_only=validate_only)
-        return (await self._all([name], begin))[name]
+        resource = configs.AlterConfigsResource(resource_type=TOPIC, resource_name=name, configs=tuple(steps))
+        request = configs.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
+        key, kind = ApiKey.INCREMENTAL_ALTER_CONFIGS, configs.IncrementalAlterConfigsResponse
+        return _first_refusal((await self._change(key, request, kind)).responses)
 
     async def reassign(self, name: str, replicas: Mapping[int, tuple[BrokerId, ...]]) -> Refusal | None:
-        """Reassign partitions of a topic (KIP-455). Raises ClusterUnreachable."""
+        """Reassign partitions of a topic (KIP-455)."""
         partitions = tuple(
-            topics_messages.ReassignablePartition(partition_index=index, replicas=ids)
-            for index, ids in sorted(replicas.items())
+            topics.ReassignablePartition(partition_index=index, replicas=ids) for index, ids in sorted(replicas.items())
         )
-        topic = topics_messages.ReassignableTopic(name=name, partitions=partitions)
-        request = topics_messages.AlterPartitionReassignmentsRequest(topics=(topic,))
-        key, kind = ApiKey.ALTER_PARTITION_REASSIGNMENTS, topics_messages.AlterPartitionReassignmentsResponse
-        answer = await self.connections.call(self.address, key, REASSIGNMENTS_VERSION, request, kind)
-        each = [(one.error_code, one.error_message) for topic in answer.responses for one in topic.partitions]
-        errors = [one for one in ((answer.error_code, answer.error_message), *each) if one[0]]
-        return _refusal(KafkaError(*errors[0])) if errors else None
+        topic = topics.ReassignableTopic(name=name, partitions=partitions)
+        request = topics.AlterPartitionReassignmentsRequest(topics=(topic,))
+        key, kind = ApiKey.ALTER_PARTITION_REASSIGNMENTS, topics.AlterPartitionReassignmentsResponse
+        answer = await self._change(key, request, kind)
+        return _first_refusal((answer, *(one for topic in answer.responses for one in topic.partitions)))
 
-    async def _all(
-        self, names: Sequence[str], begin: Callable[[], Mapping[Any, Future[Any]]]
-    ) -> dict[str, Refusal | None]:
+    async def _change(self, api_key: ApiKey, request: Message, answer: type[M]) -> M:
+        """Send a change to one broker. After an error it is unknown whether the cluster has applied the change, so no
+        other broker gets it; the next change does not go to this broker."""
+        address = self.address
         try:
-            futures = await asyncio.to_thread(begin)
-        except KafkaException as error:
-            return dict.fromkeys(names, _refusal(error.args[0]))
-        refusals: dict[str, Refusal | None] = {}
-        for key, future in futures.items():
-            name = key if isinstance(key, str) else key.name
-            try:
-                await asyncio.wrap_future(future)
-                refusals[name] = None
-            except KafkaException as error:
-                refusals[name] = _refusal(error.args[0])
-        return refusals
-
-
-def silent_logger() -> logging.Logger:
-    """A logger that drops librdkafka's log lines, one for each lost connection: exceptions have the same errors."""
-    logger = logging.getLogger("topicwright.librdkafka")
-    logger.addHandler(logging.NullHandler())
-    logger.propagate = False
-    return logger
+            return await self.connections.call(address, api_key, CHANGE_VERSIONS[api_key], request, answer)
+        except ClusterUnreachable:
+            self._preferred, self._known = None, tuple(each for each in self._known if each != address)
+            raise
 
 
 def _metadata_request(topics: Iterable[str] | None) -> MetadataRequest:
@@ -333,22 +313,22 @@ def _parse_topic(topic: TopicAnswer) -> SeenTopic:
     )
 
 
-def _refusal(error: KafkaError) -> Refusal:
-    code = error.code()
-    if code < ErrorCode.UNKNOWN_SERVER_ERROR:  # librdkafka's own
-        retriable = code not in _LOCAL_REFUSALS
-        public = ErrorCode.REQUEST_TIMED_OUT if retriable else ErrorCode.UNKNOWN_SERVER_ERROR
-        return Refusal(int(public), error.str(), retriable)
-    return Refusal(code, error.str(), code in _RETRIABLE)
+def _refusal(code: int, message: str | None) -> Refusal | None:
+    return Refusal(code, KafkaError(code, message or None).str(), code in _RETRIABLE) if code else None
 
 
-def split_by_limit(topics: Sequence[NewTopic]) -> list[list[NewTopic]]:
+def _first_refusal(answers: Iterable[Any]) -> Refusal | None:
+    """The refusal in the first answer with an error code."""
+    return next(filter(None, (_refusal(each.error_code, each.error_message) for each in answers)), None)
+
+
+def split_by_limit(new_topics: Sequence[topics.CreatableTopic]) -> list[list[topics.CreatableTopic]]:
     """Split topics into requests within Kafka's limit, which counts a record for each topic, partition and config. A
     topic over the limit gets its own request, so that only that topic is refused."""
-    requests: list[list[NewTopic]] = []
+    requests: list[list[topics.CreatableTopic]] = []
     room = 0
-    for topic in topics:
-        records = 1 + len(topic.replica_assignment or ()) + len(topic.config or ())
+    for topic in new_topics:
+        records = 1 + len(topic.assignments) + len(topic.configs)
         if records > room:
             requests.append([])
             room = RECORDS_PER_REQUEST_MAX

@@ -25,12 +25,12 @@ class Action(msgspec.Struct, frozen=True):
     """A change of a topic to apply: the event that decided it, or the topic itself to create it after a restart.
 
     Without a `change`, partitions get the decided replicas, in which brokers have replaced placeholders (KIP-409).
-    `tried` means that an earlier attempt may have applied the change.
+    Any of the earlier `attempts` may have applied the change.
     """
 
     topic: TopicName
     change: Change | catalog.TopicCreated | Topic | None
-    tried: bool = False
+    attempts: int = 0
 
     @property
     def name(self) -> str:

@@ -173,4 +173,4 @@ class TargetCluster(Brokers):
         for key in store.durable_keys_waiting():
             topic = store.durable(key)
             if topic is not None and topic.ready_at_ms is None and not self._watch.is_busy(topic.name):
-                self._actions.enqueue(Action(topic.name, topic, tried=True))
+                self._actions.enqueue(Action(topic.name, topic, attempts=1))

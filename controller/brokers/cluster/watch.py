@@ -17,18 +17,10 @@ from typing import TypeVar
 from controller.brokers.cluster.actions import ActionRunner
 from controller.brokers.cluster.link import ClusterLink, ClusterMetadata, SeenTopic
 from controller.brokers.cluster.reconciliation import differs
-from controller.brokers.port import CommandSink, stamp
+from controller.brokers.port import CommandSink, report_failed, report_live, stamp
 from controller.kafka.connections import Address, ClusterUnreachable
 from controller.kafka.messages.clients import NodeEndpoint
-from controller.machine.commands.commands import (
-    ChangeLogDirs,
-    ConfirmMetadata,
-    DiscoverDeletion,
-    DiscoverTopic,
-    FenceBroker,
-    RegisterBroker,
-    UnfenceBroker,
-)
+from controller.machine.commands.commands import ChangeLogDirs, ConfirmMetadata, DiscoverDeletion, DiscoverTopic
 from controller.machine.configs.topic_configs import without_labels
 from controller.machine.state import Topic
 from controller.machine.target_cluster import OBSERVED, is_provisional
@@ -79,26 +71,12 @@ class ClusterWatch:
         sink, cluster = self._sink, self._sink.store.durable_cluster
         for one in seen:
             broker_id = BrokerId(one.node_id)
-            broker, origin = cluster.brokers.get(broker_id), f"broker-{broker_id}"
-            incarnation = f"cluster-{one.host}:{one.port}"
-            is_same = broker is not None and (broker.incarnation, broker.rack) == (incarnation, one.rack)
-            if not is_same:
-                sink.submit_internal(
-                    RegisterBroker(
-                        **stamp(sink, origin),
-                        broker_id=broker_id,
-                        incarnation=incarnation,
-                        rack=one.rack,
-                        endpoints=(Endpoint(LISTENER, one.host, one.port),),
-                    )
-                )
-            if broker is None or broker.fenced or not is_same:
-                sink.submit_internal(
-                    UnfenceBroker(**stamp(sink, origin), broker_id=broker_id, reason="live in the cluster")
-                )
+            broker, incarnation = cluster.brokers.get(broker_id), f"cluster-{one.host}:{one.port}"
+            if broker is None or broker.fenced or (broker.incarnation, broker.rack) != (incarnation, one.rack):
+                endpoints = (Endpoint(LISTENER, one.host, one.port),)
+                report_live(sink, broker_id, incarnation, one.rack, endpoints, "live in the cluster")
         for broker_id in sorted(set(sink.store.durable_cluster.live) - {one.node_id for one in seen}):
-            stamped = stamp(sink, f"broker-{broker_id}")
-            sink.submit_internal(FenceBroker(**stamped, broker_id=broker_id, reason="not live in the cluster"))
+            report_failed(sink, broker_id, "not live in the cluster")
         await sink.decided()
 
     async def _compare(self, metadata: ClusterMetadata) -> bool:

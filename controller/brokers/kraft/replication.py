@@ -60,7 +60,7 @@ class QuorumReplication(BatchApplier):
         """Serves events to voters whose event log lacks them."""
         self.registered = RegisteredControllers(files)
         projector.log_end = lambda: files.end
-        node.want_leadership(False)
+        node.quorum.wants_leadership = False
         self._follow_if_unsupported()
 
     @property
@@ -89,7 +89,7 @@ class QuorumReplication(BatchApplier):
         return leader is not None and not leader.is_leaving and not self._node.ended.done()
 
     def on_role_changed(self, role: RoleChanged) -> None:
-        self._node.want_leadership(False)
+        self.quorum.wants_leadership = False
         if self._led_epoch is not None and (role.role is not Role.LEADER or role.epoch != self._led_epoch):
             self._led_epoch = None
             self.on_lost()
@@ -162,7 +162,7 @@ class QuorumReplication(BatchApplier):
                     return records
                 continue
             known, core = recorder.state.cluster.quorum, self.quorum
-            self._node.want_leadership(wants_leadership(known, core.epoch, self._files.snapshot, core.options.priority))
+            core.wants_leadership = wants_leadership(known, core.epoch, self._files.snapshot, core.options.priority)
             if self._may_lead():
                 self._end_transaction()
                 self._led_epoch = self.quorum.epoch

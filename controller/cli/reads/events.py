@@ -6,12 +6,9 @@ same message, the decision and the answer; they become one line too. `wide` and 
 """
 
 import argparse
-import textwrap
 from collections.abc import Iterable, Iterator
 from itertools import chain, groupby, islice
-from typing import Final
-
-import msgspec
+from typing import Final, NamedTuple
 
 from controller.cli.arguments import DONE, NEGATIVE, print_error
 from controller.cli.backend import Backend
@@ -20,7 +17,7 @@ from controller.cli.reads import common
 from projections.text.names import is_pattern
 from projections.text.wording import many
 from projections.views.events import EventsView, EventView, RecordedChangesView, RecordedChangeView
-from projections.views.lines import place, when
+from projections.views.lines import place, when, wrapped
 
 JOINED_AT_LEAST = 4
 """The minimum number of consecutive partition changes that become one line."""
@@ -28,12 +25,14 @@ AHEAD = 1000
 """Lines read ahead to size the columns, unless events are followed."""
 OF_PARTITION, ANSWERED = "PartitionChanged", "CreateAnswered"
 REFUSED = frozenset(("CreateRejected", "ChangeRejected", "CreationRefused"))
-TEXT_MIN = 40
-"""The minimum width of the text column; with less room, the text goes on its own line."""
+TEXT_MIN, INDENT = 40, 10
+"""The minimum width of the text column; with less room, the text goes on its own line, indented."""
+OF_TYPE, COLUMN_MAX = 2, 40
+"""The number of the column with the type, and the width to which columns grow."""
 _MARKS = {"TopicReady": "good", "BrokerUnfenced": "good", "BrokerFenced": "bad", **dict.fromkeys(REFUSED, "bad")}
 
 
-class Line(msgspec.Struct, frozen=True):
+class Line(NamedTuple):
     """The columns of one or more events. `place` is the partition and offset, `at` the time."""
 
     place: str
@@ -56,7 +55,7 @@ def in_format(options: argparse.Namespace, events: Iterable[EventView]) -> Itera
             style = style_of(options)
             each = map(line_of, events) if style.wide or options.follow else joined(events)
             return (
-                with_local_times(line, style.colour) for line in in_columns(each, style, 0 if options.follow else AHEAD)
+                with_local_times(line, style.colour) for line in in_columns(each, style, 1 if options.follow else AHEAD)
             )
 
 
@@ -73,7 +72,7 @@ def joined(events: Iterable[EventView]) -> Iterator[Line]:
         first = list(islice(run, JOINED_AT_LEAST)) if key is not None else []
         if len(first) == 2 and first[0].type in REFUSED and first[1].type == ANSWERED:
             text = f"{first[0].text} (answered after {first[1].fields['waited_ms']} ms)"
-            yield msgspec.structs.replace(line_of(first[0]), text=text)
+            yield line_of(first[0])._replace(text=text)
         elif len(first) == JOINED_AT_LEAST and first[0].type == OF_PARTITION:
             yield _counted(first, run)
         else:
@@ -112,41 +111,27 @@ def _counted(first: list[EventView], more: Iterator[EventView]) -> Line:
 
 
 def in_columns(lines: Iterable[Line], style: Style, ahead: int = AHEAD) -> Iterator[str]:
-    """Lines under a header. Columns fit the first lines and grow with later ones. On a terminal the text is wrapped,
-    and the type is left out, since the text implies it."""
-    widths = {"place": 8, "at": 4, "topic": 12, "request": 14}
-    shows_type = style.width is None or style.wide
-    rest = iter(lines)
-    first = list(islice(rest, ahead))
-    for number, line in enumerate(chain(first, rest)):
-        for name, width in widths.items():
-            seen = first if number == 0 and first else (line,)
-            widths[name] = max(width, *(min(40, len(getattr(one, name))) for one in seen))
-        if number == 0:
-            head = _columns(Line("OFFSET", "TIME", "TYPE", "TOPIC", "REQUEST", ""), widths, shows_type)
-            yield style.painted(f"{head}WHAT", "header")
-        start = _columns(line, widths, shows_type)
-        yield from _wrapped(start, line, style, shows_type)
+    """Lines under a header. Columns fit `ahead` lines at a time, and never become narrower. On a terminal the text is
+    wrapped, and the type is left out, since the text implies it."""
+    widths, terminal = [8, 4, 19, 12, 14], None if style.wide else style.width
 
+    def columns(line: Line) -> str:
+        cells = [f"{line.place:>{widths[0]}}", *map(str.ljust, line[1:-1], widths[1:])]
+        return "".join(f"{cell}  " for number, cell in enumerate(cells) if terminal is None or number != OF_TYPE)
 
-def _columns(line: Line, widths: dict[str, int], shows_type: bool) -> str:
-    kind = f"{line.type:<19}  " if shows_type else ""
-    start = f"{line.place:>{widths['place']}}  {line.at:<{widths['at']}}  {kind}"
-    return f"{start}{line.topic:<{widths['topic']}}  {line.request:<{widths['request']}}  "
-
-
-def _wrapped(start: str, line: Line, style: Style, is_whole: bool) -> Iterator[str]:
-    mark = _MARKS.get(line.type, "")
-    if is_whole or style.width is None:
-        yield start + style.painted(line.text, mark)
-        return
-    room, indent = style.width - len(start), len(start)
-    if room < TEXT_MIN:
-        yield start.rstrip()
-        room, indent = max(TEXT_MIN, style.width - 10), 10
-        start = " " * indent
-    for number, part in enumerate(textwrap.wrap(line.text, room) or [""]):
-        yield (" " * indent if number else start) + style.painted(part, mark)
+    rest, header = iter(lines), [Line("OFFSET", "TIME", "TYPE", "TOPIC", "REQUEST", "WHAT")]
+    while some := list(islice(rest, ahead)):
+        for number, width in enumerate(widths):
+            widths[number] = max(width, *(min(COLUMN_MAX, len(line[number])) for line in some))
+        yield from (style.painted(columns(each) + each.text, "header") for each in header)
+        header = []
+        for line in some:
+            start, mark = columns(line), _MARKS.get(line.type, "")
+            if terminal is not None and terminal - len(start) < TEXT_MIN:
+                yield start.rstrip()
+                start = " " * INDENT
+            for part in wrapped(start, line.text, terminal):
+                yield part[: len(start)] + style.painted(part[len(start) :], mark)
 
 
 NO_REQUEST: Final = (

@@ -71,7 +71,7 @@ def unused(options: argparse.Namespace, listed: Sequence[TopicSummary]) -> list[
     since_ms = round(since.timestamp() * 1000)
     topics = [one for one in listed if one.created_at_ms < since_ms]
     every = (TopicPartition(one.name, each, since_ms) for one in topics for each in range(one.num_partitions))
-    properties = {**client_properties(options.kafka_properties, "--kafka-properties"), "log_level": 0}
+    properties = client_properties(options.kafka_properties, "--kafka-properties")
     used, unknown = set[str](), set[str]()
     try:
         with closing(offsets_consumer({**properties, "bootstrap.servers": options.bootstrap})) as consumer:

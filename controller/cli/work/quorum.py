@@ -37,16 +37,9 @@ def start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any
     security = security_in(options.command_config, "--command-config")
     listen = options.listen or flags.address(flags.DEFAULT_LISTEN)
     flags.refuse_taken(settings, listen=None if settings.listeners else listen, http=options.http)
-    return serve(
-        ServeOptions(
-            kafka=listen,
-            http=options.http,
-            data=options.data,
-            brokers=flags.KRAFT,
-            joining=QuorumClient(addresses(options.bootstrap_controller), security),
-            settings=settings,
-        )
-    )
+    joining = QuorumClient(addresses(options.bootstrap_controller), security)
+    given = {"kafka": listen, "brokers": flags.KRAFT, "joining": joining, "settings": settings}
+    return serve(flags.options_of(ServeOptions, options, **given))
 
 
 def _with_client(

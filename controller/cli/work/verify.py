@@ -11,10 +11,11 @@ import argparse
 import secrets
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -70,11 +71,9 @@ def verify(options: argparse.Namespace) -> int:
 
 def read_head(path: Path) -> Head:
     """Read a tree head from a file, which has the head alone, a response, or a proof. Raises UserError."""
-    text = _read(path)
-    with suppress(msgspec.DecodeError, RecursionError):
-        return msgspec.json.decode(text, type=proving.HeadView).head
     try:
-        return msgspec.json.decode(text, type=Head)
+        found = msgspec.json.decode(_read(path), type=dict[str, Any])
+        return msgspec.convert(found.get("head", found), Head)
     except (msgspec.DecodeError, RecursionError) as error:
         raise UserError(
             f"--head {path} contains no head ({error}): save a response of GET /v1/log/head, or a proof"

@@ -19,7 +19,6 @@ from controller.machine.configs.values import (
     ConfigType,
     OneOf,
     Value,
-    allowed_from,
     read_values,
 )
 from controller.machine.errors import ErrorCode, Rejection
@@ -54,19 +53,8 @@ class GroupConfig(ConfigRow, frozen=True, gc=False):
         return value
 
 
-_Stored = tuple[str, str, str | None, str, str, bool, str]
-
-
-def _row(stored: _Stored) -> GroupConfig:
-    name, kind, default, allowed, within, internal, documentation = stored
-    limits = allowed_from(kind, allowed), allowed_from(kind, within)
-    return GroupConfig(name, ConfigType[kind], default, *limits, internal, documentation)
-
-
 _TEXT = files(__package__).joinpath("group_configs.json").read_bytes()
-GROUP_CONFIGS: dict[str, GroupConfig] = {
-    stored[0]: _row(stored) for stored in msgspec.json.decode(_TEXT, type=tuple[_Stored, ...])
-}
+GROUP_CONFIGS = {row.name: row for row in msgspec.json.decode(_TEXT, type=tuple[GroupConfig, ...])}
 
 CLIENT_METRICS_CONFIGS: dict[str, ConfigRow] = {
     "interval.ms": ConfigRow("interval.ms", ConfigType.INT, "300000", None),

@@ -20,7 +20,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from controller.machine.configs.values import Bad, ConfigRow, ConfigType, Value, allowed_from, read_values
+from controller.machine.configs.values import Bad, ConfigRow, ConfigType, Value, read_values
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.state import Settings
 from events.catalog import Configs
@@ -50,26 +50,8 @@ class TopicConfig(ConfigRow, frozen=True, gc=False):
         return self.default is None
 
 
-_Broker = tuple[str, str, str | None, str, int]
-_Stored = tuple[str, str, str | None, str, str | tuple[_Broker, ...] | None, str]
-"""A line of the file: name, type, default, allowed values, broker-level names, documentation. A single broker-level
-name has the type, default and limits of the topic config; each of several names has its own, and a unit."""
-
-
-def _row(stored: _Stored) -> TopicConfig:
-    name, kind_name, default, allowed, broker, documentation = stored
-    if isinstance(broker, str):
-        broker = ((broker, kind_name, default, allowed, 1),)
-    synonyms = tuple(
-        Synonym(each, ConfigType[kind], text, allowed_from(kind, limits), unit)
-        for each, kind, text, limits, unit in broker or ()
-    )
-    return TopicConfig(name, ConfigType[kind_name], default, allowed_from(kind_name, allowed), synonyms, documentation)
-
-
 _TEXT = files(__package__).joinpath("topic_configs.json").read_bytes()
-TOPIC_CONFIGS = tuple(map(_row, msgspec.json.decode(_TEXT, type=tuple[_Stored, ...])))
-
+TOPIC_CONFIGS = msgspec.json.decode(_TEXT, type=tuple[TopicConfig, ...])
 BY_NAME: dict[str, TopicConfig] = {row.name: row for row in TOPIC_CONFIGS}
 
 BROKER_SYNONYMS: dict[str, Synonym] = {synonym.name: synonym for row in TOPIC_CONFIGS for synonym in row.synonyms}

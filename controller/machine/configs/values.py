@@ -38,14 +38,18 @@ class ConfigType(IntEnum):
 Value = bool | int | float | str | tuple[str, ...]
 
 
-class AtLeast(msgspec.Struct, frozen=True, gc=False):
+class Limit(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
+    """Base of the limits of a config's values."""
+
+
+class AtLeast(Limit, frozen=True, gc=False):
     """The limit of a number: at least `low`, or exactly `other`, which has a special meaning."""
 
     low: int
     other: int | None = None
 
 
-class Between(msgspec.Struct, frozen=True, gc=False):
+class Between(Limit, frozen=True, gc=False):
     """The limit of a number: from `low` to `high`, both included, or exactly `other`, which has a special meaning."""
 
     low: int
@@ -53,21 +57,17 @@ class Between(msgspec.Struct, frozen=True, gc=False):
     other: int | None = None
 
 
-class OneOf(msgspec.Struct, frozen=True, gc=False):
-    values: tuple[str, ...]
-
-
-class ListOf(msgspec.Struct, frozen=True, gc=False):
-    """The limit of a list: only these items; duplicates count once."""
+class OneOf(Limit, frozen=True, gc=False):
+    """The limit of a text, or of the items of a list; duplicate items count once."""
 
     values: tuple[str, ...]
 
 
-class ReplicaList(msgspec.Struct, frozen=True, gc=False):
+class ReplicaList(Limit, frozen=True, gc=False):
     """The limit of a list of throttled replicas: `*`, or partition:broker pairs (KIP-73)."""
 
 
-Allowed = AtLeast | Between | OneOf | ListOf | ReplicaList | None
+Allowed = AtLeast | Between | OneOf | ReplicaList | None
 """The limit of a config's values; None means no limit beyond the type."""
 
 
@@ -77,8 +77,8 @@ class Bad(msgspec.Struct, frozen=True, gc=False):
     message: str
 
 
-class ConfigRow(msgspec.Struct, frozen=True, gc=False):
-    """A config in a table. `default` is Kafka's, as text."""
+class ConfigRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A config in a table. `default` is Kafka's, as text. The JSON files of the tables have the fields in order."""
 
     name: str
     kind: ConfigType
@@ -118,7 +118,6 @@ _DECIMAL = re.compile(r"([+-]?(?:Infinity|(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE
 _HEX_DECIMAL = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?")
 _AROUND_COMMAS = " \t\n\r\f\v"
 _REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
-_RANGE = re.compile(r"\[(-?\d+),\.\.\.(?:,(-?\d+))?\](?: or (-?\d+))?")
 _REPLICAS_FORM = "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
 
 
@@ -129,25 +128,12 @@ def range_text(allowed: Allowed) -> str:
             return f"[{low},...]" + ("" if other is None else f" or {other}")
         case Between(low, high, other):
             return f"[{low},...,{high}]" + ("" if other is None else f" or {other}")
-        case OneOf(values) | ListOf(values):
+        case OneOf(values):
             return f"[{', '.join(values)}]"
         case ReplicaList():
             return _REPLICAS_FORM
         case None:
             return ""
-
-
-def allowed_from(kind: str, text: str) -> Allowed:
-    """Parses a limit in the notation of Kafka's documentation, for a config of this type."""
-    if not text or text == _REPLICAS_FORM:
-        return ReplicaList() if text else None
-    found = _RANGE.fullmatch(text)
-    if found is None:
-        values = tuple(text.strip("[]").split(", "))
-        return ListOf(values) if kind == ConfigType.LIST.name else OneOf(values)
-    low, high, other = (None if each is None else int(each) for each in found.groups())
-    assert low is not None, "a range has a lower end"
-    return AtLeast(low, other) if high is None else Between(low, high, other)
 
 
 def allowed_text(kind: ConfigType, allowed: Allowed) -> str:
@@ -252,7 +238,7 @@ def _beyond(allowed: Allowed, number: float) -> str | None:
 
 def _listed(name: str, allowed: Allowed, text: str, items: tuple[str, ...]) -> tuple[str, ...] | Bad:
     match allowed:
-        case ListOf(values):
+        case OneOf(values):
             distinct = tuple(dict.fromkeys(items))
             for item in distinct:
                 if not item:

@@ -30,7 +30,6 @@ from msgspec.structs import replace
 from controller.machine.configs.topic_configs import allows_unclean_election, min_insync_replicas
 from controller.machine.partitions.blocks import changed, numbered
 from controller.machine.partitions.placement import (
-    MIGRATING,
     UNASSIGNED,
     Ids,
     default_directory,
@@ -223,12 +222,6 @@ class Reconciliation:
         self._unclean = frozenset(each for each, broker in cluster.brokers.items() if broker.unclean)
         """Brokers that started after an unclean shutdown, so their replicas may lack records."""
         self._elr = cluster.feature(ELIGIBLE_REPLICAS) > 0
-        self._online = frozenset(
-            (broker_id, directory)
-            for broker_id in (cluster.live if cluster.has_kraft_brokers else ())
-            for directory in (*cluster.brokers[broker_id].log_dirs, UNASSIGNED, MIGRATING)
-        )
-        """(broker, directory) pairs known to be online. A broker that reports no directories may have others."""
 
     def reconcile(self, topic: Topic, reason: str, indexes: Iterable[int] | None = None) -> tuple[Topic, list[Event]]:
         """Returns the topic after reconciliation, and the events that change it: all partitions, or those with these
@@ -269,8 +262,6 @@ class Reconciliation:
             return self._live.isdisjoint(partition.replicas)
         if metadata is None:
             return self._live.issuperset(partition.isr)
-        if self._online.issuperset(zip(partition.replicas, metadata.directories, strict=False)):
-            return True
         return self._available(partition) == partition.isr
 
     def _available(self, partition: Partition) -> Ids:

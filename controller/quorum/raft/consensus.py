@@ -41,7 +41,6 @@ from controller.quorum.raft.role import (
     Transition,
     discovered_by_request,
 )
-from controller.quorum.raft.voters import Address
 
 TRANSITIONS: Final[Mapping[Role, tuple[Role, ...]]] = {
     Role.UNATTACHED: (Role.UNATTACHED, Role.FOLLOWER, Role.PROSPECTIVE, Role.CANDIDATE),
@@ -111,12 +110,6 @@ class Consensus(Replica):
                 self._run(now, leader.resign(now + self.options.fetch_timeout_s))
             raise
 
-    def want_leadership(self, now: float, wanted: bool) -> None:
-        """Set whether to take over from a live leader. With priority 0 this node never does."""
-        self.wants_leadership = wanted and self.options.priority > 0
-        if isinstance(self._role, Follower):
-            self._role.priority_changed(now)
-
     def set_can_lead(self, now: float, can_lead: bool) -> None:
         """Set whether this node can lead. Otherwise it only follows and votes."""
         self.can_lead = can_lead
@@ -128,10 +121,6 @@ class Consensus(Replica):
         until there is a new leader, which needs this node's vote."""
         if self.leading is not None:
             self._run(now, self.leading.resign(now + at_most_s))
-
-    def peer_reported(self, now: float, address: Address, peer: out.Peer) -> None:
-        self.peers[address] = peer
-        self._run(now, self._role.peer_changed(now))
 
     def raise_kraft_version(self, now: float) -> None:
         """Raise kraft.version from 0 to 1, as the leader. Raises Refused."""

@@ -28,8 +28,6 @@ SNAPSHOT_END_MAX: Final = 1 << 62
 """Offsets have 63 bits, and the log continues after its snapshot."""
 _FETCH, _UPDATE = "fetch", "update"
 """The contexts of requests to the leader."""
-DELAYED_S: Final = 0.05
-"""A leader that has not answered within this time delays the fetch, because there is nothing new."""
 
 
 class Follower(role.RoleState):
@@ -43,7 +41,6 @@ class Follower(role.RoleState):
         self._timeout_s = options.fetch_timeout_s + JITTER * replica.chance() * options.election_timeout_s
         self._deadline = now + self._timeout_s
         self._next_at: float | None = None
-        self._sent_at = now
         self._in_flight = False
         self._is_late = False
         self._leader_resigned = False
@@ -55,8 +52,8 @@ class Follower(role.RoleState):
         self._position = 0
         self._update_at = now
 
-    def enter(self, now: float) -> role.Transition | None:
-        return self._continue(now)
+    def enter(self, now: float) -> None:
+        self._continue(now)
 
     @property
     def wake(self) -> float:
@@ -75,22 +72,17 @@ class Follower(role.RoleState):
                 return role.start_election(replica)
             self._deadline = now + role.RETRY_S
         elif self._next_at is not None and now >= self._next_at:
-            self._takes_over = self._takes_over or self._may_take_over_during_fetch(now)
-            return self._continue(now)
+            self._continue(now)
         return None
-
-    def priority_changed(self, now: float) -> None:
-        """Called when this node may want to lead: it may take over. It has just applied the newest records, and Kafka's
-        controllers append every 500 ms, so there is time for an election."""
-        if self._may_take_over_during_fetch(now):
-            self._next_at = max(now, self._sent_at + DELAYED_S)
 
     def flushed(self, now: float) -> role.Transition | None:
         replica = self._replica
         replica.commit(self._leader_watermark)
         if self._succeeds and replica.is_durable:
             return role.ToCandidate()
-        return self._continue(now) if self._next_at is None else None
+        if self._next_at is None:
+            self._continue(now)
+        return None
 
     def flush_failed(self, now: float) -> None:
         self._next_at = now + FULL_RETRY_S
@@ -112,18 +104,16 @@ class Follower(role.RoleState):
 
     # --- requests to the leader
 
-    def _continue(self, now: float) -> role.Transition | None:
-        """Send the next request, unless one is in flight or the log is not durable; or take over."""
+    def _continue(self, now: float) -> None:
+        """Send the next request, unless one is in flight or the log is not durable."""
         replica = self._replica
         self._next_at = None
-        if self._takes_over and replica.is_durable:
-            return role.ToCandidate(is_transfer=True)
         if self._in_flight or not replica.is_durable:
-            return None
-        self._in_flight, self._sent_at = True, now
+            return
+        self._in_flight = True
         if self._snapshot is None:
             self._send(now, _FETCH, fetch_request(replica, 0 if self._may_take_over(now) else FETCH_WAIT_MS))
-            return None
+            return
         part = quorum.RequestPartitionSnapshot(
             current_leader_epoch=replica.epoch,
             snapshot_id=quorum.FetchSnapshotId(end_offset=self._snapshot.end_offset, epoch=self._snapshot.epoch),
@@ -137,7 +127,6 @@ class Follower(role.RoleState):
             topics=role.topics_of(part),
         )
         self._send(now, _FETCH, request)
-        return None
 
     def _send(self, now: float, context: str, request: Message) -> None:
         replica = self._replica
@@ -146,12 +135,9 @@ class Follower(role.RoleState):
         replica.send(context, replica.leader_address, request, timeout_s)
 
     def _may_take_over(self, now: float) -> bool:
-        """True if a leadership transfer may begin: after a fetch that returned nothing, or that the leader delayed. If
-        the leader appends before the votes arrive, the election fails, and nobody leads for seconds."""
+        """True if a leadership transfer may begin: after a fetch that returned nothing. If the leader appends before
+        the votes arrive, the election fails, and nobody leads for seconds."""
         return self._leader_watermark >= 0 and self._replica.may_transfer(now)
-
-    def _may_take_over_during_fetch(self, now: float) -> bool:
-        return self._in_flight and self._snapshot is None and self._may_take_over(now)
 
     # --- responses
 
@@ -184,7 +170,10 @@ class Follower(role.RoleState):
         self._extend_deadline(now)
         self.grants_pre_votes = self._leader_resigned
         self._update(now)
-        return self._continue(now)
+        if self._takes_over:
+            return role.ToCandidate(is_transfer=True)
+        self._continue(now)
+        return None
 
     def _extend_deadline(self, now: float) -> None:
         """The leader responded. A response from before it resigned may arrive later, over another connection."""

@@ -14,13 +14,15 @@ from controller.quorum.raft import role
 from controller.quorum.raft.effects import Fetched, Role
 from controller.quorum.raft.follower import FETCH_BYTES_MAX
 from controller.quorum.raft.log import EpochEnd, SnapshotId
-from controller.quorum.raft.progress import DELAY_MAX, Fetches, Progress, ResponseSchedule
+from controller.quorum.raft.progress import Fetches, Progress
 from controller.quorum.raft.replica import Replica
 from controller.quorum.raft.voter_changes import VoterChanges
 from controller.quorum.raft.voters import Voter, kraft_version_record, leader_change_record, voters_record
 
 CHECK_QUORUM: Final = 1.5
 """Fetch timeouts without fetches from a majority, after which a leader resigns (KIP-595)."""
+DELAY_MAX: Final = 0.25
+"""A fetch is delayed for at most this fraction of the fetch timeout, because that timeout runs meanwhile."""
 OBSERVER_DELAY_S: Final = 0.3
 """Delay of batches without metadata for observers, so that brokers apply topic creations first."""
 SNAPSHOT_BYTES_MAX: Final = 1 << 20
@@ -28,13 +30,12 @@ SNAPSHOT_BYTES_MAX: Final = 1 << 20
 
 
 class DelayedFetch(msgspec.Struct, frozen=True):
-    """A fetch that waits for records or a new high watermark; it arrived at `since` and times out at `until`."""
+    """A fetch that waits for records or a new high watermark; it times out at `until`."""
 
     token: Hashable
     replica: int
     part: quorum.FetchPartition
     max_bytes: int
-    since: float
     until: float
 
 
@@ -52,7 +53,6 @@ class Leader(role.RoleState):
         self._resign_at: float | None = None
         self.epoch_start = replica.log.end
         self.progress = Progress(replica)
-        self._schedule = ResponseSchedule(replica, self.progress)
         self.changes = VoterChanges(replica, self.progress, lambda: self.watermark, self.append_control)
         self._observers_wait: tuple[int, float] | None = None
         """Offset and time: observers do not get records from that offset on before that time."""
@@ -69,7 +69,7 @@ class Leader(role.RoleState):
                 voters_record(replica.voters.with_voter(replica.me)),
             ]
         try:
-            self._append(now, records, replica.wall_ms(now), is_control=True)
+            self._append(records, replica.wall_ms(now), is_control=True)
         except OSError as error:
             replica.on_disk_full(error)
             return role.ToUnattached(replica.epoch)
@@ -91,7 +91,7 @@ class Leader(role.RoleState):
     @property
     def wake(self) -> float:
         times = [self._next_begin_at, self._check_quorum_at(), self.changes.wake]
-        times += [self._due(each) for each in self._delayed.values()]
+        times += [each.until for each in self._delayed.values()]
         times += [] if self._observers_wait is None else [self._observers_wait[1]]
         return min(times if self._resign_at is None else [*times, self._resign_at])
 
@@ -108,9 +108,9 @@ class Leader(role.RoleState):
         self.changes.tick(now)
         if self._observers_wait is not None and now >= self._observers_wait[1]:
             self._observers_wait = None
-            self._answer_delayed(now)
-        for each in [each for each in self._delayed.values() if now >= self._due(each)]:
-            self._answer(now, each)
+            self._answer_delayed()
+        for each in [each for each in self._delayed.values() if now >= each.until]:
+            self._answer(each)
         return None
 
     def _resigned(self) -> role.ToResigned:
@@ -137,7 +137,7 @@ class Leader(role.RoleState):
         """Append a metadata batch. With for_observers=False, observers get it only with a later batch that is for
         observers, or after OBSERVER_DELAY_S."""
         end = self._replica.log.end
-        last = self._append(now, records, timestamp_ms, is_control=False)
+        last = self._append(records, timestamp_ms, is_control=False)
         if for_observers:
             self._observers_wait = None
         elif self._observers_wait is None:
@@ -147,21 +147,17 @@ class Leader(role.RoleState):
     def append_control(self, now: float, records: Sequence[Pair]) -> None:
         """Append a control batch. Raises OSError. If it changes the voter set, call `_advance_high_watermark` next: the
         majority may be another."""
-        self._append(now, records, self._replica.wall_ms(now), is_control=True)
+        self._append(records, self._replica.wall_ms(now), is_control=True)
         self._observers_wait = None
 
-    def _append(self, now: float, records: Sequence[Pair], timestamp_ms: int, *, is_control: bool) -> int:
-        for each in [each for each in self._delayed.values() if self._has_news(each)]:
-            if self._schedule.has_waited(now, each.replica, each.since):
-                self._answer(now, each)  # before the append, which could give a delayed voter the longest log
+    def _append(self, records: Sequence[Pair], timestamp_ms: int, *, is_control: bool) -> int:
         log, epoch = self._replica.log, self._replica.epoch
         self._replica.append_batches(encode_batch(log.end, epoch, timestamp_ms, records, is_control=is_control))
-        self._schedule.log_changed(now)
-        self._answer_delayed(now)
+        self._answer_delayed()
         return log.end - 1
 
     def flushed(self, now: float) -> role.Transition | None:
-        return self._advance_high_watermark(now)
+        return self._advance_high_watermark()
 
     @property
     def watermark(self) -> int:
@@ -170,7 +166,7 @@ class Leader(role.RoleState):
         known = self._replica.high_watermark
         return known if known > self.epoch_start else -1
 
-    def _advance_high_watermark(self, now: float) -> role.Transition | None:
+    def _advance_high_watermark(self) -> role.Transition | None:
         """Advance the high watermark to the offset below which a majority has all records."""
         replica, before = self._replica, self.watermark
         durable_end = replica.log.durable_end
@@ -178,8 +174,7 @@ class Leader(role.RoleState):
         if end > self.epoch_start:
             replica.commit(end)
         if self.watermark != before:
-            self._schedule.committed()
-            self._answer_delayed(now)
+            self._answer_delayed()
             self.changes.committed()
         return self._resign_if_done()
 
@@ -204,12 +199,12 @@ class Leader(role.RoleState):
                 return None
             case _:
                 self.changes.request(now, token, request)
-                return self._advance_high_watermark(now)
+                return self._advance_high_watermark()
 
     def raise_kraft_version(self, now: float) -> role.Transition | None:
         """Raise kraft.version from 0 to 1. Raises Refused."""
         self.changes.raise_kraft_version(now)
-        return self._advance_high_watermark(now)
+        return self._advance_high_watermark()
 
     def _fetch(
         self, now: float, token: Hashable, request: quorum.FetchRequest, part: quorum.FetchPartition
@@ -219,28 +214,20 @@ class Leader(role.RoleState):
         node_id = max(request.replica_state.replica_id, request.replica_id)
         # A follower's fetch timeout runs while its fetch is delayed, and Kafka's followers wait 500 ms whatever it is.
         wait_s = min(request.max_wait_ms / 1000, DELAY_MAX * replica.options.fetch_timeout_s)
-        delayed = DelayedFetch(token, node_id, part, min(request.max_bytes, FETCH_BYTES_MAX), now, now + wait_s)
+        delayed = DelayedFetch(token, node_id, part, min(request.max_bytes, FETCH_BYTES_MAX), now + wait_s)
         if self._mismatch(part) is not None:
-            self._answer(now, delayed)
+            self._answer(delayed)
             return None
         self._delayed[token] = delayed
         if node_id >= 0:
             self.progress.fetched(now, node_id, part.replica_directory_id, part.fetch_offset)
             replica.emit(Fetched(node_id))
-            self._schedule.log_changed(now)
-            transition = self._advance_high_watermark(now)
+            transition = self._advance_high_watermark()
             if transition is not None:
                 return transition
-        if token in self._delayed and (wait_s <= 0 or self._is_ready(now, delayed)):
-            self._answer(now, delayed)
+        if token in self._delayed and (wait_s <= 0 or self._has_news(delayed)):
+            self._answer(delayed)
         return None
-
-    def _is_ready(self, now: float, delayed: DelayedFetch) -> bool:
-        return self._has_news(delayed) and not self._schedule.is_delayed(now, delayed.replica)
-
-    def _due(self, delayed: DelayedFetch) -> float:
-        due = self._schedule.due(delayed.replica, delayed.since, delayed.until)
-        return min(due, self._schedule.delay_ends_at) if self._has_news(delayed) else due
 
     def _has_news(self, delayed: DelayedFetch) -> bool:
         end = self._end_for(delayed)
@@ -254,9 +241,9 @@ class Leader(role.RoleState):
             return replica.log.end
         return self.watermark if self._observers_wait is None else min(self.watermark, self._observers_wait[0])
 
-    def _answer_delayed(self, now: float) -> None:
-        for each in [each for each in self._delayed.values() if self._is_ready(now, each)]:
-            self._answer(now, each)
+    def _answer_delayed(self) -> None:
+        for each in [each for each in self._delayed.values() if self._has_news(each)]:
+            self._answer(each)
 
     def _mismatch(self, part: quorum.FetchPartition) -> quorum.FetchPartitionData | None:
         """The answer to a fetch from an offset that this log never had, or no longer has."""
@@ -270,9 +257,8 @@ class Leader(role.RoleState):
             case _:
                 return None
 
-    def _answer(self, now: float, delayed: DelayedFetch) -> None:
+    def _answer(self, delayed: DelayedFetch) -> None:
         replica = self._replica
-        self._schedule.responded(now, delayed.replica)
         self._delayed.pop(delayed.token, None)
         answer = self._mismatch(delayed.part)
         if answer is None:
@@ -326,7 +312,7 @@ class Leader(role.RoleState):
         """A voter answered BeginQuorumEpoch, or a new voter ApiVersions."""
         if not isinstance(context, int):
             self.changes.replied(now, context, response)
-            return self._advance_high_watermark(now)
+            return self._advance_high_watermark()
         self._begin_in_flight.discard(context)
         return role.discovered_by_response(self._replica, response)[1]
 

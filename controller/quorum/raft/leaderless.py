@@ -155,8 +155,10 @@ class Prospective(_Election):
     may_vote = True
     is_pre_vote = True
 
-    def peer_changed(self, now: float) -> role.Transition | None:
-        return role.start_election(self._replica) if self._replica.peers_lack_pre_vote else None
+    def replied(self, now: float, context: int, response: quorum.VoteResponse | None) -> role.Transition | None:
+        if response is None and self._replica.peers_lack_pre_vote:
+            return role.start_election(self._replica)
+        return super().replied(now, context, response)
 
     def won(self, now: float) -> role.Transition:
         return role.ToCandidate()

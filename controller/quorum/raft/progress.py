@@ -1,17 +1,4 @@
-"""Progress of the other replicas, recorded by the leader role from their fetches, and when to respond to each Fetch.
-
-Staggered responses. A Kafka voter starts an election when the fetch timeout has passed since the leader's last response
-to it. If the leader answers two voters at the same time and then fails, both become candidates at the same time. Each
-votes for itself, and there is no leader for another 1.5 seconds. So the leader spreads its responses to voters over a
-quarter of the fetch timeout.
-
-Delayed voters. The leader also delays new records for the Kafka voters that a commit does not need: one of three
-voters, two of five. If the leader fails, a delayed voter times out first. It loses its election, because its log is
-shorter. From then on it follows no leader, so it grants its vote to the voter that has all records.
-
-The voter that had the records of the last commit first is answered first. If a commit takes too long, no voter is
-delayed.
-"""
+"""Progress of the other replicas, recorded by the leader role from their fetches."""
 
 import math
 from collections.abc import Iterator
@@ -20,21 +7,13 @@ from typing import Final
 import msgspec
 
 from controller.kafka.messages import ZERO_UUID
-from controller.quorum.raft.effects import PRE_VOTE_SINCE, Peer
 from controller.quorum.raft.replica import Replica
-from controller.quorum.raft.voters import Voter, VoterSet
+from controller.quorum.raft.voters import Voter
 
 FORGOTTEN_S: Final = 300.0
 """A replica that has not fetched for this long is no observer any more (`LeaderState.OBSERVER_SESSION_TIMEOUT_MS`)."""
 REPLICAS_MAX: Final = 1000
 """A fetch can have any replica id. Beyond this number, the observer whose last fetch is oldest is dropped."""
-APART_S: Final = 0.03
-"""Time between the responses to two voters if no voter is delayed: short, so that few records are appended in it."""
-COMMIT_DELAY_S_MAX: Final = 0.05
-"""If a majority has not fetched new records within this time, delayed voters also get these records."""
-DELAY_MAX: Final = 0.25
-"""A fetch is delayed for at most this fraction of the fetch timeout, because that timeout runs meanwhile."""
-_UNKNOWN: Final = Peer(0, 0)
 
 
 class Fetches(msgspec.Struct):
@@ -104,79 +83,5 @@ class Progress:
         """The time since which a majority of the voters has fetched; infinite if the leader is the only voter."""
         voters, me = self._leader.voters, self._leader.me.id
         times = sorted((self.of(each).fetched_at for each in voters if each.id != me), reverse=True)
-        needed = needed_others(voters, me)
+        needed = voters.majority - (me in voters.by_id)
         return times[needed - 1] if needed else math.inf
-
-
-def needed_others(voters: VoterSet, leader_id: int) -> int:
-    """The number of other voters that make a majority with the leader."""
-    return voters.majority - (leader_id in voters.by_id)
-
-
-class ResponseSchedule:
-    """Decides when one leader, in one epoch, answers the Fetch requests of its voters."""
-
-    def __init__(self, replica: Replica, progress: Progress) -> None:
-        self._leader, self._progress = replica, progress
-        self._order: tuple[int, ...] = ()
-        self._delayed: frozenset[int] = frozenset()
-        self._first_at = -math.inf
-        self._majority_end = -1
-        self._behind_since = math.inf
-
-    def committed(self) -> None:
-        """Order the voters by their log ends, Kafka voters first. Only Kafka voters beyond the majority are delayed.
-
-        Topicwright voters add jitter to their timeouts, so with a shorter log they would lose the leader too late; and
-        one that wants to take over reads a delayed fetch as "nothing new". No voter is delayed if some voter has no
-        pre-vote, because a failed election then begins an epoch."""
-        leader = self._leader
-        peers = {each.id: leader.peers.get(leader.address_of(each), _UNKNOWN) for each in leader.others}
-        ends = {each.id: self._progress.of(each).end for each in leader.others}
-        order = sorted(peers, key=lambda each: (peers[each].priority is not None, -ends[each], each))
-        beyond = order[needed_others(leader.voters, leader.me.id) :]
-        have_pre_vote = all(each.vote_version >= PRE_VOTE_SINCE for each in peers.values())
-        self._order = tuple(order)
-        self._delayed = frozenset(each for each in beyond if have_pre_vote and peers[each].priority is None)
-
-    def log_changed(self, now: float) -> None:
-        """The leader appended, or a voter fetched."""
-        end = self._progress.majority_end(self._leader.log.end)
-        if end >= self._leader.log.end:
-            self._behind_since = math.inf
-        elif end > self._majority_end or self._behind_since == math.inf:
-            self._behind_since = now
-        self._majority_end = end
-
-    def responded(self, now: float, node_id: int) -> None:
-        """Record a response. Staggered times count from the last response to the first voter in the order."""
-        if self._order[:1] == (node_id,):
-            self._first_at = now
-
-    @property
-    def delay_ends_at(self) -> float:
-        """The time from which no voter is delayed any more."""
-        return self._behind_since + COMMIT_DELAY_S_MAX
-
-    def is_delayed(self, now: float, node_id: int) -> bool:
-        """True if a replica gets new records only at its staggered time (`due`). A voter that has to catch up is not
-        delayed."""
-        if node_id not in self._delayed or now >= self.delay_ends_at or node_id not in self._leader.voters.by_id:
-            return False
-        found = self._progress.of(self._leader.voters.by_id[node_id])
-        return now - found.caught_up_at < self._leader.options.fetch_timeout_s
-
-    def due(self, node_id: int, since: float, until: float) -> float:
-        """The time to respond to a fetch that arrived at `since` and may wait until `until`: the voter's staggered time
-        after the last response to the first voter, if that is in between; otherwise `until`."""
-        own_time = self._first_at + self._stagger_s(node_id)
-        return min(own_time, until) if own_time > max(since, self._first_at) else until
-
-    def has_waited(self, now: float, node_id: int, since: float) -> bool:
-        """True if a fetch that arrived at `since` has waited as long as the schedule requires."""
-        return now >= since + self._stagger_s(node_id)
-
-    def _stagger_s(self, node_id: int) -> float:
-        position = self._order.index(node_id) if node_id in self._order else 0
-        spread_s = DELAY_MAX * self._leader.options.fetch_timeout_s
-        return position * (spread_s / len(self._order) if self._delayed else APART_S)

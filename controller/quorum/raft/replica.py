@@ -61,7 +61,8 @@ class Replica:
         self.led_epoch = NOBODY
         """The last epoch that this process led."""
         self.high_watermark = log.snapshot.end_offset if log.snapshot is not None else -1
-        self.wants_leadership = options.priority > 0
+        self.wants_leadership = True
+        """True to take over from a live leader. With priority 0 this node never does."""
         self.can_lead = True
         self.distrusted: frozenset[int] = frozenset()
         """Voters that get no vote from this node, because their history is known to differ."""
@@ -131,7 +132,8 @@ class Replica:
 
     def may_transfer(self, now: float) -> bool:
         """True if this node wants the leadership, is electable, and the back-off of its last attempt is over."""
-        return self.wants_leadership and self.is_electable and now >= self._transfer_after
+        wants = self.wants_leadership and self.options.priority > 0
+        return wants and self.is_electable and now >= self._transfer_after
 
     def wall_ms(self, now: float) -> int:
         """The time of day, in milliseconds."""

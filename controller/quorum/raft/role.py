@@ -167,10 +167,6 @@ class RoleState:
         """The response to a request of this role; None if there is none."""
         return discovered_by_response(self._replica, response)[1]
 
-    def peer_changed(self, now: float) -> Transition | None:
-        """Another voter reported its versions and priority."""
-        return None
-
     def voted(self, now: float) -> None:
         """This replica voted for another one."""
 

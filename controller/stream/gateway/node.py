@@ -59,10 +59,9 @@ from controller.store.partitioned_store import PartitionedStore
 from controller.stream.gateway.kafka import CommandProducer, FollowedEvents, NotProduced, Record
 from controller.stream.gateway.limits import UndecidedCounts
 from controller.stream.gateway.members import Members
-from controller.stream.log.codec import CLUSTER_PARTITION, encode_command, key_of, partition_of_command
+from controller.stream.log.codec import CLUSTER_PARTITION, encode_command, key_of, partition_of, partition_of_command
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.topics import Topics
-from events.logs.events_topic import partition_of
 from events.names import RequestId, TopicName
 from projections.queries.query import Queries
 

@@ -24,6 +24,7 @@ from functools import reduce
 from operator import or_
 
 import msgspec
+from aiokafka.partitioner import murmur2
 from msgspec.structs import replace
 
 from controller.machine.commands import NO_TOPIC
@@ -34,7 +35,6 @@ from controller.machine.decision import Answer
 from controller.machine.state import Topics
 from events.catalog import Recorded
 from events.codec import UNREADABLE
-from events.logs.events_topic import partition_of
 from events.names import ShardKey, shard_key
 
 COMMAND_VERSION = 2
@@ -81,6 +81,12 @@ def decode_command(value: bytes | None) -> AnyCommand:
     if command.at_ms >= TIME_END_MS:
         raise CommandError(f"not a command: its time is out of range: {command.at_ms} ms since the epoch")
     return command
+
+
+def partition_of(key: ShardKey, partitions: int) -> int:
+    """The partition of a shard key, from 0 to `partitions` - 1, by Kafka's default partitioner, so that any producer
+    can submit commands."""
+    return int(murmur2(key.encode("utf-8", "surrogatepass")) & 0x7FFFFFFF) % partitions
 
 
 def partition_of_command(command: TopicCommand | ClusterCommand, partitions: int) -> int:

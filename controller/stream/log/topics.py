@@ -23,7 +23,6 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]  # not in its __all__
 
-from controller.brokers.cluster.link import silent_logger
 from controller.settings.load import ServeSettings, SettingsError
 from controller.stream.log.partition import RECORD_BYTES_MAX, events_in
 
@@ -66,7 +65,7 @@ def prepare_topics(
     """
     names = settings.stream_commands_topic, settings.stream_events_topic
     try:
-        admin = AdminClient({**properties, "socket.connection.setup.timeout.ms": 5000}, logger=silent_logger())
+        admin = AdminClient({**properties, "socket.connection.setup.timeout.ms": 5000, "log_level": 0})
         cluster = admin.describe_cluster(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1)
         there = admin.list_topics(timeout=TIMEOUT_S).topics
         factor = settings.stream_replication_factor
@@ -178,8 +177,8 @@ def _classified(error: KafkaError) -> Exception:
 def offsets_consumer(properties: Mapping[str, Any]) -> Consumer:
     """The client for `offset_ranges`. It is a consumer because AdminClient.list_offsets of confluent-kafka 2.16 frees
     memory twice when it times out, which ends the process."""
-    settings = {"group.id": "topicwright-offsets", "isolation.level": "read_uncommitted"}
-    return Consumer({**properties, **settings}, logger=silent_logger())
+    settings = {"group.id": "topicwright-offsets", "isolation.level": "read_uncommitted", "log_level": 0}
+    return Consumer({**properties, **settings})
 
 
 def offset_ranges(consumer: Consumer, topic: str, partitions: int) -> list[tuple[int, int]]:
@@ -207,6 +206,7 @@ class TopicWatch:
         """A problem that does not stop running processes; None if there is none."""
         self._properties = {**properties, "log_level": 0}
         self._topics = topics
+        self._clients: tuple[AdminClient, Consumer] | None = None
         self._is_archived = is_archived
         self._deleted = 0
         self._ids = {topics.events: topics.events_id}
@@ -215,20 +215,10 @@ class TopicWatch:
 
     async def watch(self, fail: Callable[[TopicGone], None]) -> None:
         """Poll until cancelled, or until a topic is gone: then call `fail`."""
-        admin: AdminClient | None = None
-        consumer: Consumer | None = None
         logged = ""
         while True:
             try:
-                if admin is None:
-                    admin = await asyncio.to_thread(AdminClient, self._properties)
-                if consumer is None:
-                    consumer = await asyncio.to_thread(offsets_consumer, self._properties)
-                for name, topic_id in (await asyncio.to_thread(self._poll, admin)).items():
-                    self.check_id(name, topic_id)
-                events, partitions = self._topics.events, self._topics.partitions
-                ranges = await asyncio.to_thread(offset_ranges, consumer, events, partitions)
-                self.check_first_records([first for first, _ in ranges])
+                await asyncio.to_thread(self._poll)
             except TopicGone as gone:
                 fail(gone)
                 return
@@ -264,19 +254,21 @@ class TopicWatch:
     def gauges(self) -> Iterable[tuple[str, str, float]]:
         yield "records_deleted", "Records of the events topic that Kafka has deleted.", self._deleted
 
-    def _poll(self, admin: AdminClient) -> dict[str, str | None]:
-        """The ids of existing topics, and None for missing ones."""
+    def _poll(self) -> None:
+        if self._clients is None:
+            self._clients = AdminClient(self._properties), offsets_consumer(self._properties)
+        admin, consumer = self._clients
         names = [self._topics.commands, self._topics.events]
-        found: dict[str, str | None] = {}
         for name, future in admin.describe_topics(TopicCollection(names), request_timeout=TIMEOUT_S).items():
             try:
-                found[name] = str(future.result(TIMEOUT_S + 1).topic_id)
+                self.check_id(name, str(future.result(TIMEOUT_S + 1).topic_id))
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    found[name] = None
+                    self.check_id(name, None)
             except TimeoutError:  # librdkafka is late; this proves nothing
                 continue
-        return found
+        ranges = offset_ranges(consumer, self._topics.events, self._topics.partitions)
+        self.check_first_records([first for first, _ in ranges])
 
     def _remedy(self, name: str) -> str:
         if name == self._topics.events:

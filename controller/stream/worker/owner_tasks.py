@@ -31,7 +31,7 @@ from controller.brokers.cluster.actions import PlannedCommand
 from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.cluster.target_cluster import TargetCluster
 from controller.brokers.port import Brokers, publish, stamp
-from controller.brokers.simulated import SimulatedBroker, SimulatedBrokers
+from controller.brokers.simulated import SimulatedBrokers
 from controller.engine.requests import Stamps
 from controller.engine.tasks import Background, Deadlines, Reconciler
 from controller.machine.commands.access import ApplyRules
@@ -43,7 +43,7 @@ from controller.serving.archiving import Archiving, archive_store, sign_heads
 from controller.settings.load import ServeSettings
 from controller.store.snapshotting import too_many, with_pauses
 from controller.store.store import TopicStore
-from controller.stream.log.codec import CLUSTER_PARTITION, RECENT_EVENTS, encode_command, key_of
+from controller.stream.log.codec import CLUSTER_PARTITION, RECENT_EVENTS, encode_command, key_of, partition_of
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.topics import KafkaUnavailable, Topics
 from controller.stream.log.transport import Transport
@@ -51,7 +51,6 @@ from controller.stream.worker.partition_decider import Fault, RequestCommand, So
 from events.catalog import Configs, Recorded, TopicCreated
 from events.logs.archive.manifest import Base, ManifestWriter, Writer
 from events.logs.archive.store import ArchiveStore
-from events.logs.events_topic import partition_of
 from events.logs.tree_heads import HeadSigner
 from events.names import Offset, TopicName, shard_key
 
@@ -262,10 +261,6 @@ class PartitionBrokers(SimulatedBrokers):
         super().__init__(count)
         self.default_endpoints = ()
         self._partition = partition
-
-    def _join(self, broker: SimulatedBroker, reason: str) -> None:
-        if not self._partition.state.cluster.is_live(broker.broker_id):  # an earlier owner may have registered it
-            super()._join(broker, reason)
 
     def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         """The command that reports a created topic as applied by the live brokers; none if no topic was created."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from heapq import merge
 from itertools import groupby
-from typing import Final, Protocol
+from typing import Final
 
 from events.logs.archive.manifest import Segment, Stored, archive_status, read_stored, segments_of
 from events.logs.archive.segment import SegmentFile, SegmentIndex
@@ -28,17 +28,10 @@ INDEXES_KEPT: Final = 256
 """Segment indexes to cache: open files of some hundred kilobytes."""
 
 
-class ArchivedLog(StateKeys, Protocol):
-    """The records of a log about its archive."""
-
-    start_offset: int
-    """The first offset in the log itself."""
-
-
 class Archive:
     """The archived events of `log`, from the store that its archive status names."""
 
-    def __init__(self, log: ArchivedLog) -> None:
+    def __init__(self, log: StateKeys) -> None:
         self._log = log
         self._store: ArchiveStore | None = None
         self._known: tuple[tuple[Segment, ...], list[int]] = (), []
@@ -53,10 +46,6 @@ class Archive:
                 low = max(start - first, 0)
                 yield from enumerate(self._group(segment, group)[low : end - first], first + low)
 
-    def read_many(self, offsets: Sequence[int]) -> list[bytes]:
-        """The events at some offsets, in the order requested. Raises ArchiveError."""
-        return [value for offset in offsets for _, value in self.read(offset, offset + 1)]
-
     def runs(self, prefix: bytes, start: int, end: int) -> Iterator[range]:
         """The ranges of consecutive offsets (runs) in [start, end) whose events have an index key, such as a shard key.
         Raises ArchiveError."""
@@ -65,9 +54,10 @@ class Archive:
                 if run.start < end and run.stop > start:
                     yield range(max(run.start, start), min(run.stop, end))
 
-    def names(self, kind: bytes, after: bytes) -> Iterator[bytes]:
-        """The index keys of one kind, in order, that are greater than `after`. Raises ArchiveError."""
-        indexes = (self.index(segment) for segment in self.segments(0, self._log.start_offset))
+    def names(self, kind: bytes, after: bytes, end: int) -> Iterator[bytes]:
+        """The index keys of one kind, in order, that are greater than `after`, of events below `end`. Raises
+        ArchiveError."""
+        indexes = (self.index(segment) for segment in self.segments(0, end))
         return (key for key, _ in groupby(merge(*(index.names(kind, after) for index in indexes))))
 
     def segments(self, start: int, end: int) -> Sequence[Segment]:
@@ -91,7 +81,7 @@ class Archive:
     def requests(self, end: int) -> Iterator[tuple[int, SegmentIndex]]:
         """The index and the start offset of each segment that begins before `end`, newest first. An index has the state
         keys of the requests that began in its segment. Raises ArchiveError."""
-        for segment in reversed(self.segments(0, min(end, self._log.start_offset))):
+        for segment in reversed(self.segments(0, end)):
             yield segment.start, self.index(segment)
 
     @lru_cache(INDEXES_KEPT)  # noqa: B019 - few, and shared by all logs

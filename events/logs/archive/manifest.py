@@ -30,7 +30,7 @@ from events.catalog import EVENT_VERSION
 from events.codec import UNREADABLE
 from events.logs.archive.store import ArchiveError, ArchiveStore
 from events.logs.log import EventLog, LogCorrupted, StateKeys, read_one
-from events.logs.tree_heads import HeadSigner, verifies
+from events.logs.tree_heads import HeadSigner, HexHash, Name, OffsetInLog, verifies
 
 FORMAT: Final = 1
 SEGMENT: Final = 1 << 16
@@ -50,16 +50,13 @@ class ArchiveDamaged(ArchiveError, LogCorrupted):
     """The archive does not hold what was archived."""
 
 
-OffsetInLog = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-_Hash = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
-Name = Annotated[str, Meta(pattern=r"\A[!-~]{1,300}\Z")]
 _Size = Annotated[int, Meta(ge=0, le=1 << 30)]
 
 
 class Stored(msgspec.Struct, frozen=True):
     """The SHA-256 and the size of an object, or of its end."""
 
-    sha256: _Hash
+    sha256: HexHash
     size: _Size
 
     @classmethod
@@ -77,7 +74,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     last_ms: int
     event_version: int
     event_bytes: OffsetInLog
-    tree: _Hash
+    tree: HexHash
     events: Stored
     footer: Stored
 
@@ -203,22 +200,18 @@ class ManifestWriter:
     """Changes the manifest of an archive until another process registers as its writer."""
 
     def __init__(self, store: ArchiveStore, writer: Writer, signer: HeadSigner | None = None) -> None:
-        self.store = store
-        self._writer, self._signer = writer, signer
+        self.store, self.writer = store, writer
+        self._signer = signer
 
     def register(self, manifest: Manifest) -> None:
         """Write a manifest, and register as its writer. Raises ArchiveError."""
-        self._write(replace(manifest, writer=self._writer))
-
-    def begin(self, cluster_id: str, history: str) -> Manifest:
-        """The manifest of a new archive."""
-        return Manifest(cluster_id=cluster_id, history=history, writer=self._writer)
+        self._write(replace(manifest, writer=self.writer))
 
     def change(self, by: Callable[[Manifest], Manifest]) -> Manifest:
         """Change the manifest and return it. Raises ArchiveError; ArchiveOfAnotherLog if another process is
         its writer."""
         now = read_manifest(self.store)
-        if now.writer.boot != self._writer.boot:
+        if now.writer.boot != self.writer.boot:
             raise ArchiveOfAnotherLog(
                 f"another service archives to {self.store.url}: {now.writer.where}; give each a place of its own, and "
                 "restart the one that is to go on there"

@@ -1,4 +1,4 @@
-"""Packs and reads segments of an archive: Parquet files with events in offset order, and an index in the footer.
+"""Reads segments of an archive: Parquet files with events in offset order, and an index in the footer.
 
 Events have the columns of `topicwright replay export`, for SQL. The column `value` hides secrets. For an event with a
 secret, the column `canonical` has the original bytes. Row groups are small, so that reading some events decompresses
@@ -14,43 +14,28 @@ that one key is found without reading the others. A run is a range of consecutiv
                                           when it was archived
 """
 
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from io import BytesIO
-from itertools import accumulate, chain, pairwise
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import Final, Protocol
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from events.catalog import EVENT_VERSION, Recorded
+from events.catalog import Recorded
 from events.codec import EventDecodeError, decode_event
 from events.external_decision import indexed_under
 from events.logs.archive.manifest import ArchiveDamaged, Segment, Stored
-from events.logs.archive.parquet import GROUP, GROUP_BYTES, ParquetFile, ParquetWriter, footer_of, index_in
-from events.logs.log import REQUEST, SHARD, grouped
-from events.logs.merkle import PATH_LENGTH_MAX, Frontier
+from events.logs.archive.parquet import ParquetFile, footer_of, index_in
+from events.logs.log import REQUEST, SHARD
 from events.logs.rocksdb_database import STATE, run_prefix
-from events.logs.snapshots import Snapshot, SnapshotInfo, write_snapshot
+from events.logs.snapshots import Snapshot
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[int]).decode
-_BATCH: Final = 512
-_BATCH_BYTES: Final = 2 << 20
-"""The approximate size of a batch, which takes some milliseconds. `pack_segment` calls `pause` after each batch."""
 CANONICAL, VALUE = "canonical", "value"
 Pairs = dict[bytes, bytes]
-
-
-class ColumnMaker(Protocol):
-    """Makes columns of events; one of them is `value`."""
-
-    def add(self, recorded: Recorded, value: bytes) -> None: ...
-
-    def batch(self) -> pa.RecordBatch: ...
 
 
 class IndexBuilder:
@@ -124,65 +109,6 @@ def _ranges(start: int, runs: Sequence[int]) -> list[range]:
         found.append(range(end + gap, end + gap + length))
         end += gap + length
     return found
-
-
-def pack_segment(
-    values: Iterator[tuple[int, bytes]],
-    cluster_id: str,
-    columns: ColumnMaker,
-    requests: Callable[[], Mapping[bytes, bytes]],
-    pause: Callable[[], None],
-) -> tuple[Segment, bytes]:
-    """Pack stored events, at least one, into a segment; returns its description and its file. `pause` is called between
-    batches, and may raise to stop.
-
-    Raises LogError, EventDecodeError.
-    """
-    records = ((decode_event(offset, value), value) for offset, value in values)
-    beginning = next(records)
-    first, last, last_value = beginning[0], *beginning
-    frontier, index, size = Frontier(), IndexBuilder(first.offset), 0
-    writer: ParquetWriter | None = None
-
-    def batches() -> Iterator[tuple[pa.RecordBatch, int]]:
-        """The columns of some events at once, with the size of these events."""
-        nonlocal last, last_value
-        for batch in grouped(chain([beginning], records), _BATCH_BYTES, lambda pair: len(pair[1]), _BATCH):
-            for record, value in batch:
-                index.add(record)
-                columns.add(record, value)
-            frontier.extend([value for _, value in batch], PATH_LENGTH_MAX)
-            made = columns.batch()
-            visible = made.column(VALUE).to_pylist()
-            canonical = [None if value == one else value for one, (_, value) in zip(visible, batch, strict=True)]
-            arrays = [*made.columns, pa.array(canonical, pa.binary())]
-            last, last_value = batch[-1]
-            whole = pa.RecordBatch.from_arrays(arrays, names=[*made.schema.names, CANONICAL])
-            yield whole, sum(len(value) for _, value in batch)
-            pause()
-
-    for group in grouped(batches(), GROUP_BYTES, lambda one: one[1], GROUP // _BATCH):
-        table = pa.Table.from_batches([batch for batch, _ in group])
-        writer = writer or ParquetWriter(table.schema, plain=(VALUE, CANONICAL))
-        writer.write_group(table)
-        size += sum(batch_bytes for _, batch_bytes in group)
-    assert writer is not None, "a segment has events"
-    about, footer = SnapshotInfo(cluster_id, last.offset + 1, EVENT_VERSION, zlib.crc32(last_value)), BytesIO()
-    pairs = index.pairs() | {STATE + key: value for key, value in requests().items()}
-    write_snapshot(footer, about, sorted(pairs.items()))
-    content = writer.done(footer.getvalue())
-    segment = Segment(
-        start=first.offset,
-        end=last.offset + 1,
-        first_ms=first.at_ms,
-        last_ms=last.at_ms,
-        event_version=EVENT_VERSION,
-        event_bytes=size,
-        tree=frontier.root().hex(),
-        events=Stored.of(content),
-        footer=Stored.of(footer_of(content)),
-    )
-    return segment, content
 
 
 class SegmentFile(ParquetFile):

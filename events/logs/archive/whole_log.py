@@ -88,7 +88,7 @@ class WholeLog:
         here = self._each_shard(run_prefix(SHARD, after))
         if not self.start_offset:
             return here
-        older = map(_name_of, self.archive.names(SHARD, run_prefix(SHARD, after)))
+        older = map(_name_of, self.archive.names(SHARD, run_prefix(SHARD, after), self.start_offset))
         return (key for key, _ in groupby(merge(here, older)))
 
     def get(self, key: bytes) -> bytes | None:
@@ -172,7 +172,7 @@ class WholeLog:
         archived = [offset for offset in offsets if offset not in found]
         if archived and archived[-1] >= self.start_offset:
             raise self._missing(next(offset for offset in archived if offset >= self.start_offset))
-        return found | dict(zip(archived, self.archive.read_many(archived), strict=True))
+        return found | {offset: value for one in archived for offset, value in self.archive.read(one, one + 1)}
 
     def _each_run(self, prefix: bytes, start: int, stop: int) -> Iterator[range]:
         while start < stop:
@@ -229,7 +229,9 @@ def _closing(frozen: Frozen, pairs: Iterable[_Pair]) -> Iterator[_Pair]:
 def archived_requests(whole: log.EventLog, end: int) -> Iterator[tuple[int, log.StateKeys]]:
     """For each archived segment that begins before `end`, newest first: its start offset, and the state keys of the
     requests that began in it."""
-    return whole.archive.requests(end) if isinstance(whole, WholeLog) and whole.start_offset else iter(())
+    if not isinstance(whole, WholeLog) or not whole.start_offset:
+        return iter(())
+    return whole.archive.requests(min(end, whole.start_offset))
 
 
 def _name_of(key: bytes) -> str:

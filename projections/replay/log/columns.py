@@ -181,7 +181,7 @@ _OTHERWISE: Mapping[type, Mapping[str, Getter]] = {
     },
     catalog.LogDirsChanged: {"cordoned": attrgetter("is_cordoned")},
     catalog.ResourceConfigsChanged: {
-        "configs": configs_without_secrets,
+        "configs": lambda event: configs_without_secrets(event.configs),
         "resource": lambda event: f"{_RESOURCES.get(event.kind, event.kind)}:{event.name}",
     },
     catalog.ProducerIdsAllocated: {"count": lambda event: event.next_producer_id - event.first},

@@ -1,7 +1,7 @@
 """Requests about very many partitions are decided in portions; the portions become one response."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -64,8 +64,8 @@ class ControllerApi:
     def durable_name_of(self, topic_id: bytes) -> TopicName | None:
         return self.topic.name if topic_id == self.topic.topic_id else None
 
-    def durable_slice(self, after: str | None, *_: int) -> list[Any]:
-        return [] if after else topics_of(self.rig.state)
+    def durable_from(self, after: str | None) -> Iterator[Any]:
+        return iter([] if after else topics_of(self.rig.state))
 
     async def submit(self, commands: Sequence[Any]) -> Reply:
         decisions = [self.rig.put(replace(each, at_ms=self.rig.tick())) for each in commands]

@@ -1,27 +1,25 @@
 """The link to the target cluster: requests, shared calls, actions, and a start without the cluster."""
 
 import asyncio
-import gc
-import weakref
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
-from unittest.mock import AsyncMock, Mock
+from unittest.mock import AsyncMock
 
 import pytest
-from confluent_kafka.admin import AlterConfigOpType, NewTopic  # type: ignore[attr-defined]  # its stubs do not export these
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from controller.brokers.cluster import actions
 from controller.brokers.cluster.actions import ActionRunner
-from controller.brokers.cluster.link import ClusterLink, Refusal, SharedCall, split_by_limit
+from controller.brokers.cluster.link import DELETE, SET, ClusterLink, Refusal, SharedCall, split_by_limit
 from controller.brokers.cluster.reconciliation import Action
 from controller.brokers.cluster.target_cluster import TargetCluster
 from controller.brokers.cluster.watch import ClusterWatch
 from controller.cli import main
-from controller.kafka.connections import Security
+from controller.kafka.connections import ClusterUnreachable, Security
+from controller.kafka.messages.configs import AlterConfigsResponse
+from controller.kafka.messages.topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig
 from controller.machine.errors import ErrorCode
 from controller.serving import reach_cluster
 from controller.settings.load import load_settings
@@ -34,6 +32,12 @@ from events.values import RequestedChange, RequestedDeletion
 from tests.simulation.virtual_time import on_virtual_time
 from tests.support.memory_log import InMemoryLog
 from tests.support.reference_kafka import ReferenceKafka
+
+
+def new(name: str, partitions: int = 1) -> CreatableTopic:
+    """A topic with each partition on broker 1."""
+    assignments = tuple(CreatableReplicaAssignment(partition_index=each, broker_ids=(1,)) for each in range(partitions))
+    return CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=assignments)
 
 
 @pytest.mark.parametrize(
@@ -51,62 +55,46 @@ from tests.support.reference_kafka import ReferenceKafka
     ],
 )
 def test_forwarded_creates_are_split_within_kafkas_request_limit(partitions: list[int], together: list[int]) -> None:
-    topics = [NewTopic(f"t{number}", replica_assignment=[[1]] * count) for number, count in enumerate(partitions)]
+    topics = [new(f"t{number}", count) for number, count in enumerate(partitions)]
     requests = split_by_limit(topics)
     assert [len(each) for each in requests] == together
     assert [topic for each in requests for topic in each] == topics, "topics are missing or out of order"
 
 
 def test_configs_count_towards_the_forwarded_request_limit() -> None:
-    topics = [NewTopic(name, replica_assignment=[[1]] * 4999, config={"retention.ms": "1"}) for name in ("a", "b")]
+    configs = (CreatableTopicConfig(name="retention.ms", value="1"),)
+    topics = [replace(new(name, 4999), configs=configs) for name in ("a", "b")]
     assert [len(each) for each in split_by_limit(topics)] == [1, 1]
 
 
-async def test_forwarded_requests_survive_the_death_of_the_controller_broker(kafka: ReferenceKafka, name: str) -> None:
-    """Kafka names any broker as the controller; here that broker dies before the first request."""
-    for number in range(100):
-        link = ClusterLink(kafka.bootstrap, Security())
-        before = link._admin.list_topics(timeout=10).controller_id
-        assert await link.create([NewTopic(f"{name}-{number}", 1, 1)]) == {f"{name}-{number}": None}
-        if before != 3 and link._admin.list_topics(timeout=10).controller_id == 3:
-            break
-        link.close()
-    kafka.stop_broker(3)
+async def test_changes_survive_the_death_of_the_broker_that_forwarded_them(kafka: ReferenceKafka, name: str) -> None:
+    link = ClusterLink(kafka.bootstrap, Security())
     try:
-        assert await link.create([NewTopic(name, 1, 1)]) == {name: None}
+        metadata = await link.metadata()
+        link._preferred = next((one.host, one.port) for one in metadata.brokers if one.node_id == 3)
+        assert await link.create([new(f"{name}-before")]) == {f"{name}-before": None}
+        kafka.stop_broker(3)
+        with pytest.raises(ClusterUnreachable):
+            await link.create([new(name)])
+        assert await link.create([new(name)]) == {name: None}
     finally:
         kafka.start_broker(3)
         link.close()
 
 
 async def test_configs_that_differ_are_set_and_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
-    link, altered, done = ClusterLink("127.0.0.1:1", Security()), Mock(), Future[None]()
-    done.set_result(None)
-    altered.return_value = {"t": done}
+    link, changed = ClusterLink("127.0.0.1:1", Security()), AsyncMock(return_value=AlterConfigsResponse())
     monkeypatch.setattr(link, "configs", AsyncMock(return_value={"t": (("a", "1"), ("b", "2"))}))
-    monkeypatch.setattr(link, "_admin", Mock(incremental_alter_configs=altered))
+    monkeypatch.setattr(link, "_change", changed)
     assert await link.set_configs(NAME, (("b", "3"), ("c", "4"))) is None
-    ((resource,),) = altered.call_args.args
-    steps = [(step.name, step.value, step.incremental_operation) for step in resource.incremental_configs]
-    op = AlterConfigOpType
-    assert steps == [("b", "3", op.SET), ("c", "4", op.SET), ("a", "", op.DELETE)]
+    (resource,) = changed.call_args.args[1].resources
+    steps = [(step.name, step.value, step.config_operation) for step in resource.configs]
+    assert steps == [("b", "3", SET), ("c", "4", SET), ("a", None, DELETE)]
     assert await link.set_configs(NAME, (("a", "1"), ("b", "2"))) is None
-    altered.assert_called_once()
+    changed.assert_called_once()
     refusal = await link.set_configs(TopicName("missing"), ())
     assert refusal is not None
     assert refusal.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def test_a_closed_link_has_no_client() -> None:
-    """It would go on to log in again, also with a token that the provider has withdrawn."""
-    link = ClusterLink("127.0.0.1:1", Security())
-    admin = weakref.ref(link._admin)
-    gc.disable()
-    try:
-        link.close()
-        assert admin() is None
-    finally:
-        gc.enable()
 
 
 class Source:
@@ -198,7 +186,7 @@ class Link:
         self.there: set[str] = set()
 
     async def create(self, topics: Sequence[Any]) -> dict[str, Refusal | None]:
-        came = {topic.topic: EXISTS if topic.topic in self.there else None for topic in topics}
+        came = {topic.name: EXISTS if topic.name in self.there else None for topic in topics}
         self.there |= came.keys() - {"bad"}
         _raise_on("bad" in came)
         return came
@@ -208,7 +196,7 @@ class Link:
         return dict.fromkeys(names)
 
     async def add_partitions(self, added: Any) -> None:
-        _raise_on(added.topic == "bad")
+        _raise_on(added.name == "bad")
 
     async def set_configs(self, name: str, _: Any) -> None:
         _raise_on(name == "bad")

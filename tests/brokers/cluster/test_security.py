@@ -1,4 +1,4 @@
-"""Authentication at the target cluster with librdkafka properties, by librdkafka and by Topicwright's connections."""
+"""Authentication at the target cluster with librdkafka properties."""
 
 import json
 import re
@@ -21,6 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs d
 
 from controller.brokers.cluster.link import ClusterLink
 from controller.kafka.connections import BadCredentials, NotAuthenticated, security_of
+from controller.kafka.messages.topics import CreatableTopic
 from controller.serving.reach_cluster import client_properties
 from controller.settings.load import SettingsError
 from tests.support.reference_kafka import ReferenceKafka, reference_kafka
@@ -96,11 +97,11 @@ def oidc() -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-async def test_librdkafka_and_own_connections_authenticate(mechanism: str, guarded: ReferenceKafka) -> None:
+async def test_own_connections_authenticate(mechanism: str, guarded: ReferenceKafka) -> None:
     link = ClusterLink(guarded.bootstrap, security_of({**PLAIN, "sasl.mechanism": mechanism}))
     try:
         name = f"by-{mechanism.lower()}"
-        assert await link.create([NewTopic(name, 1, 1)]) == {name: None}
+        assert await link.create([CreatableTopic(name=name, num_partitions=1, replication_factor=1)]) == {name: None}
         assert [broker.node_id for broker in (await link.metadata([name])).brokers] == [1]
     finally:
         link.close()

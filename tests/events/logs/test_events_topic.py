@@ -1,8 +1,7 @@
-"""The events topic: its record format, the partition of a shard key, and which records count."""
+"""The events topic: its record format, and which records count."""
 
 import msgspec
 import pytest
-from aiokafka.partitioner import murmur2 as murmur2_of_aiokafka
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,11 +16,8 @@ from events.logs.events_topic import (
     RecordError,
     decode_record,
     encode_record,
-    murmur2,
-    partition_of,
 )
 from events.logs.log import LogCorrupted
-from events.names import shard_key
 
 FENCE = Fence(3, "w-1", "1.0", EVENT_VERSION, (b"settings",))
 DECIDED = Decided(3, 7, (b"one", b"two"), b"answers", "")
@@ -59,24 +55,6 @@ def test_a_fence_of_a_newer_event_version_names_its_release() -> None:
     newer = encode_record(Fence(4, "w-2", "9.0", EVENT_VERSION + 1))
     with pytest.raises(RecordError, match=r"release 9\.0.*up to"):
         decode_record(newer)
-
-
-def test_partition_matches_kafkas_partitioner() -> None:
-    """The known values are from org.apache.kafka.common.utils.UtilsTest."""
-    known = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536, b"abc": 479470107}
-    assert {data: murmur2(data) for data in known} == {data: value & 0xFFFFFFFF for data, value in known.items()}
-
-
-@given(st.binary(max_size=300))
-def test_partition_matches_librdkafka(data: bytes) -> None:
-    assert murmur2(data) == murmur2_of_aiokafka(data) & 0xFFFFFFFF, data
-
-
-@given(st.text(max_size=50), st.integers(1, 100))
-def test_colliding_topic_names_share_a_partition(name: str, partitions: int) -> None:
-    here = partition_of(shard_key(name), partitions)
-    assert 0 <= here < partitions
-    assert here == partition_of(shard_key(name.replace(".", "_")), partitions), name
 
 
 def fence(epoch: int, writer: str = "a", *events: bytes, source: int = 0) -> Fence:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from controller.machine.apply import with_partition
 from controller.machine.partitions.blocks import BLOCK, blocks_of, changed, differing, extended, in_blocks, numbered
 from controller.machine.state import Topic
 from events.catalog import Partition
@@ -21,6 +21,10 @@ def partition(leader: int) -> Partition:
 
 def some(count: int, leader: int = 1) -> tuple[Partition, ...]:
     return tuple(partition(leader + place) for place in range(count))
+
+
+def with_partition(topic: Topic, index: int, one: Partition) -> Topic:
+    return replace(topic, partitions=changed(topic.partitions, {index: one}))
 
 
 def topic(partitions: int) -> Topic:

@@ -176,12 +176,13 @@ class Replica:
                         world.shows(self, each)
                     witness.leads(self.id, self.disk.directory, epoch)
                 if role is Role.FOLLOWER and world.applies_s:
-                    quorum.want_leadership(self.now(), wanted=False)
+                    quorum.wants_leadership = False
                     applied_s, incarnation = world.applies_s * world.rng.random(), self.incarnation
                     world.after(applied_s, lambda: self.at_once(incarnation, self._applied))
 
     def _applied(self) -> None:
-        self.does(lambda quorum: quorum.want_leadership(self.now(), wanted=True))
+        if self.quorum is not None:
+            self.quorum.wants_leadership = True
 
     def _flushed(self, incarnation: int, end: int) -> None:
         if incarnation != self.incarnation or self.quorum is None:
@@ -316,7 +317,7 @@ class World:
         place, incarnation = ("node", receiver.id), sender.incarnation
 
         def spoke(quorum: Consensus) -> None:
-            quorum.peer_reported(sender.now(), place, Peer(receiver.vote_version, receiver.shown_priority))
+            quorum.peers[place] = Peer(receiver.vote_version, receiver.shown_priority)
 
         self.after(self._latency(), lambda: sender.at_once(incarnation, lambda: sender.does(spoke)))
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from events.logs.archive import base
 from events.logs.archive.base import bases, download_base, write_base
-from events.logs.archive.manifest import MANIFEST, ArchiveDamaged, Base, ManifestWriter, Stored, read_manifest
+from events.logs.archive.manifest import MANIFEST, ArchiveDamaged, Base, Manifest, ManifestWriter, Stored, read_manifest
 from events.logs.archive.store import ArchiveStore, Folder, open_store, within
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.tree_heads import HeadSigner
@@ -25,7 +25,7 @@ def base_at(offset: int, start: int = 0) -> Base:
 
 def writer_of(place: ArchiveStore) -> ManifestWriter:
     writer = ManifestWriter(place, WRITER)
-    writer.register(writer.begin("c", "h"))
+    writer.register(Manifest(cluster_id="c", history="h", writer=WRITER))
     return writer
 
 
@@ -113,7 +113,7 @@ def test_a_base_with_unknown_keys_is_rejected(tmp_path: Path) -> None:
 def test_a_signed_manifest_verifies_only_with_its_public_key(tmp_path: Path) -> None:
     place, signer = Folder(tmp_path), HeadSigner(Ed25519PrivateKey.generate())
     writer = ManifestWriter(place, WRITER, signer)
-    writer.register(writer.begin("c", "h"))
+    writer.register(Manifest(cluster_id="c", history="h", writer=WRITER))
     write_base(writer, base_at(2), iter([(b"mnext", b"")]))
     signed = read_manifest(place)
     assert signed.is_signed_by(signer.public_key)

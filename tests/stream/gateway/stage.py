@@ -13,11 +13,10 @@ from controller.machine.commands.commands import CreateTopic
 from controller.stream.gateway.kafka import Done, FollowedEvents, NotProduced, Record
 from controller.stream.gateway.members import Announcement, Members, StreamGateway, encode_announcement
 from controller.stream.gateway.node import GatewayNode
-from controller.stream.log.codec import decode_command
+from controller.stream.log.codec import decode_command, partition_of
 from controller.stream.log.partition import PartitionState
 from controller.stream.log.topics import Topics
 from events.catalog import Endpoint
-from events.logs.events_topic import partition_of
 from events.names import RequestId, shard_key
 from tests.stream.log.records import BORN_MS, Writing, create, joined
 

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from controller.machine.commands.access import ApplyRules
 from controller.machine.commands.commands import CreatePartitions, CreateTopic, DeleteTopic
 from controller.machine.errors import ErrorCode
-from controller.stream.log.codec import decode_command
-from events.logs.events_topic import partition_of
+from controller.stream.log.codec import decode_command, partition_of
 from events.names import RequestId, TopicName, shard_key
 from tests.simulation.virtual_time import on_virtual_time
 from tests.stream.gateway.stage import PARTITIONS, Rig

@@ -1,6 +1,8 @@
-"""Commands round-trip. Invalid bytes and commands of a newer release raise different errors."""
+"""Commands round-trip, and have the partition of their shard key; invalid bytes and newer commands are told apart."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from controller.machine.commands.commands import (
     AnyCommand,
@@ -9,8 +11,8 @@ from controller.machine.commands.commands import (
     ExpireRequest,
     ReconcileTopics,
 )
-from controller.stream.log.codec import TIME_END_MS, CommandError, decode_command, encode_command, key_of
-from events.names import BrokerId, Offset, RequestId, TopicName
+from controller.stream.log.codec import TIME_END_MS, CommandError, decode_command, encode_command, key_of, partition_of
+from events.names import BrokerId, Offset, RequestId, ShardKey, TopicName, shard_key
 from tests.stream.log.records import BORN_MS, create, joined
 
 ONE, NAME = RequestId("r"), TopicName("b.c")
@@ -27,6 +29,20 @@ COMMANDS: list[AnyCommand] = [
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: type(command).__name__)
 def test_commands_round_trip(command: AnyCommand) -> None:
     assert decode_command(encode_command(command)) == command
+
+
+def test_partition_matches_kafkas_partitioner() -> None:
+    """The hashes are from org.apache.kafka.common.utils.UtilsTest."""
+    known = {"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536, "abc": 479470107}
+    partitions = {key: partition_of(ShardKey(key), 1000) for key in known}
+    assert partitions == {key: (value & 0x7FFFFFFF) % 1000 for key, value in known.items()}
+
+
+@given(st.text(max_size=50), st.integers(1, 100))
+def test_colliding_topic_names_share_a_partition(name: str, partitions: int) -> None:
+    here = partition_of(shard_key(name), partitions)
+    assert 0 <= here < partitions
+    assert here == partition_of(shard_key(name.replace(".", "_")), partitions), name
 
 
 def test_command_key_is_the_shard_key() -> None:

@@ -40,7 +40,7 @@ def test_readers_of_a_restored_events_topic_reach_the_same_state(
     read_all(after, topic)
     assert list(after.log.read()) == list(before.log.read())
     assert head_of(after.log) == head_of(before.log)
-    assert after.store.durable_slice(None, 100) == before.store.durable_slice(None, 100)
+    assert [*after.store.durable_from(None)] == [*before.store.durable_from(None)]
     assert after.reader.next_source == next_source
     assert after.reader.epoch > before.reader.epoch, "records of earlier workers no longer count"
     epoch = after.reader.epoch + 1

@@ -4,11 +4,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 
 from controller.machine.commands.commands import AnyCommand, TopicCommand
-from controller.stream.log.codec import encode_command
+from controller.stream.log.codec import encode_command, partition_of
 from controller.stream.log.topics import Topics
 from controller.stream.log.transport import Transport, Values
 from controller.stream.worker.partition_decider import Sourced
-from events.logs.events_topic import partition_of
 from events.names import shard_key
 
 TOPICS = Topics("commands", "events", 2, "cluster-1", "events-1")

@@ -10,13 +10,13 @@ from controller.engine.requests import Stamps
 from controller.machine.commands.commands import AnyCommand
 from controller.policy.chain import PolicyJudge
 from controller.settings.load import ServeSettings, load_settings
+from controller.stream.log.codec import partition_of
 from controller.stream.log.partition import PartitionState
 from controller.stream.worker.engine import Engine
 from controller.stream.worker.owner_tasks import PartitionBrokers, PartitionLeader, WorkerContext
 from controller.stream.worker.partition_decider import Fault, RequestCommand, Sourced
 from events.catalog import Recorded
 from events.codec import decode_event
-from events.logs.events_topic import partition_of
 from events.names import shard_key
 from tests.stream.checking import Found, check_topics
 from tests.stream.log.records import BORN_MS, SETTINGS, joined

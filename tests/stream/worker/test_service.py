@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from controller.stream.log.codec import encode_command
+from controller.stream.log.codec import encode_command, partition_of
 from events.catalog import EVENT_VERSION
-from events.logs.events_topic import Fence, encode_record, partition_of
+from events.logs.events_topic import Fence, encode_record
 from events.names import shard_key
 from tests.events.logs.test_tree_heads import key_files
 from tests.stream.checking import check_topics, next_source
