@@ -88,9 +88,17 @@ class SimulatedBrokers:
         return () if self._stopped else self._confirmed(self._prompt(), records[-1].offset)
 
     def on_events(self, records: Sequence[catalog.Recorded], end: Offset) -> None:
-        if not self._stopped:
-            self._applied_by_all(end)
-            self._catch_up_after(records)
+        if self._stopped:
+            return
+        self._applied_by_all(end)
+        changed: dict[TopicName, set[int]] = {}
+        for record in records:
+            event: Any = record.event
+            changed.setdefault(event.topic, set()).add(event.partition)
+        for name, indexes in sorted(changed.items()):
+            topic = self._controller.store.durable_named(name)
+            if topic is not None:
+                self._report_isr(topic, numbered(topic.partitions, sorted(indexes)))
 
     def report_again(self, part: Part) -> None:
         for topic in part.topics:
@@ -181,17 +189,6 @@ class SimulatedBrokers:
             return ()
         ids = tuple(broker.broker_id for broker in confirming)
         return (commands.ConfirmMetadata(**stamp(sink, "applied"), brokers=ids, offset=offset, after=after),)
-
-    def _catch_up_after(self, records: Sequence[catalog.Recorded]) -> None:
-        concerned: dict[TopicName, set[int]] = {}
-        for record in records:
-            event: Any = record.event
-            concerned.setdefault(event.topic, set()).add(event.partition)
-        for name, indexes in sorted(concerned.items()):
-            topic = self._controller.store.durable_named(name)
-            if topic is not None:
-                existing = [index for index in sorted(indexes) if index < len(topic.partitions)]
-                self._report_isr(topic, [(index, topic.partitions[index]) for index in existing])
 
     def _report_isr(self, topic: Topic, partitions: Iterable[tuple[int, catalog.Partition]]) -> None:
         """Let leaders report running followers as in sync."""

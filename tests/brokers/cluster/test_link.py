@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import AsyncMock
 
@@ -255,9 +256,7 @@ class _Sink:
     """A controller without topics."""
 
     background = staticmethod(asyncio.ensure_future)
-
-    def has_pending_creates(self) -> bool:
-        return False
+    store = SimpleNamespace(durable_keys_waiting=lambda: ())
 
 
 async def test_an_unreachable_archive_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
