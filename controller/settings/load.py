@@ -131,7 +131,7 @@ def _read(setting: Setting, given: Property | None) -> tuple[object, str | None]
     try:
         found = value if setting.parse is None else setting.parse(text)
     except ValueError as error:
-        raise _refused(given, setting.allowed_text + setting.limits, str(error)) from None
+        raise _refused(given, setting.allowed_text, str(error)) from None
     return found, value_text(value) if text else setting.default
 
 

@@ -14,7 +14,7 @@ process becomes leader. The metric `topicwright_configs_unreadable` counts the v
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 import structlog
@@ -83,7 +83,8 @@ class UnreadableConfigs:
     )
 
     def __init__(self) -> None:
-        self._found: dict[tuple[int, str], Configs] = {}
+        self._found: dict[tuple[int, str], tuple[str, ...]] = {}
+        """By kind and name of a resource: a line for each unreadable config, with the command that repairs it."""
 
     @property
     def count(self) -> int:
@@ -119,22 +120,18 @@ class UnreadableConfigs:
                 self._update(event.kind, event.name, event.configs)
 
     def lines(self) -> Iterator[str]:
-        """A line for each unreadable config, with the command that repairs it."""
-        for (kind, resource), configs in self._found.items():
-            yield from _lines(kind, resource, configs)
+        return chain.from_iterable(self._found.values())
 
     def _update(self, kind: int, resource: str, configs: Configs) -> None:
-        found = unreadable(kind, configs) if configs else ()
-        if found != self._found.pop((kind, resource), ()):
-            _warn(_lines(kind, resource, found))
-        if found:
-            self._found[kind, resource] = found
-
-
-def _lines(kind: int, resource: str, configs: Configs) -> Iterator[str]:
-    of = f" of {resource}" if resource else ""
-    for name, text in configs:
-        yield f"Kafka cannot read {name}={text!r}{of}; repair it: {repair(kind, resource, name, text)}"
+        of = f" of {resource}" if resource else ""
+        lines = tuple(
+            f"Kafka cannot read {name}={text!r}{of}; repair it: {repair(kind, resource, name, text)}"
+            for name, text in unreadable(kind, configs)
+        )
+        if lines != self._found.pop((kind, resource), ()):
+            _warn(lines)
+        if lines:
+            self._found[kind, resource] = lines
 
 
 def _warn(lines: Iterable[str]) -> None:
@@ -143,7 +140,8 @@ def _warn(lines: Iterable[str]) -> None:
 
 
 CHECK_S: Final = 0.25
-"""Interval of session checks: a small part of the shortest useful session timeout."""
+"""Interval of session checks: a small part of the shortest useful session timeout, and far more than the few
+milliseconds within which brokers that keep up confirm a commit."""
 SETTLED_S: Final = 3.0
 """Features are raised after no new broker has registered for this time."""
 
@@ -220,6 +218,7 @@ class KraftBrokers(Brokers):
             await asyncio.sleep(CHECK_S)
             if not self.replication.leads:
                 continue
+            self.confirmations.submit_gathered()
             for broker_id in self.membership.expired():
                 logger.warning("broker session expired", broker=broker_id)
                 stamped = stamp(self._controller, "kraft")
@@ -313,5 +312,4 @@ class KraftBrokers(Brokers):
         self._stopped = True
         for task in self._tasks:
             task.cancel()
-        self.confirmations.clear()
         self._readiness.stop()
