@@ -24,9 +24,6 @@ from controller.machine.configs.values import (
 from controller.machine.errors import ErrorCode, Rejection
 from events.catalog import Configs
 
-GROUPS = 32
-"""Kafka's config resource type GROUP."""
-
 
 class GroupConfig(ConfigRow, frozen=True, gc=False):
     """A config of consumer, share or streams groups (KIP-848, KIP-932, KIP-1071)."""
