@@ -27,7 +27,6 @@ from controller.machine.access.requests import MECHANISMS
 from controller.machine.commands.commands import AlterUserScramCredentials, AnyCommand, ChangeSettings
 from controller.machine.decide import decide
 from controller.machine.decision import Detail
-from controller.machine.state import Cluster
 from controller.quorum.files import QuorumFiles
 from controller.quorum.folder import META_PROPERTIES, FolderError, NodeFolder
 from controller.quorum.log.batches import embedded_events, encode_batch
@@ -83,7 +82,8 @@ def list_(options: argparse.Namespace) -> int:
         if not options.data.exists():
             raise UserError(f"there is no folder {options.data}")
         with closing(open_log(options.data)) as log:
-            users = [*mechanisms(TopicStore(log).durable_cluster)]
+            scram = TopicStore(log).durable_cluster.scram
+        users = [(*key, one.iterations) for key, one in scram.items()]
     else:
         answer = call(options, access.DescribeUserScramCredentialsRequest())
         check(answer)
@@ -121,11 +121,6 @@ def credential(name: str, mechanism: str, password: str, iterations: int) -> acc
 
 PRINCIPAL = "User:CLI"
 """The principal of changes without the service; everyone who can write the data folder may make such changes."""
-
-
-def mechanisms(cluster: Cluster) -> list[tuple[str, str, int]]:
-    """(user, mechanism, iterations) of each SCRAM credential, sorted."""
-    return [(*key, cluster.scram[key].iterations) for key in sorted(cluster.scram)]
 
 
 def alter_offline(data: Path, settings: ServeSettings, change: ScramRow) -> access.AlterUserScramCredentialsResult:

@@ -38,7 +38,7 @@ from events.logs.archive.store import ArchiveStore, open_store
 from events.logs.log import Commit, LogCorrupted, read_bytes
 from events.logs.merkle import PATH_LENGTH_MAX, Frontier
 from events.logs.rocksdb_log import RocksDbLog
-from events.logs.tree_heads import Head, Proof, ProofFails, log_name
+from events.logs.tree_heads import Head, Proof, ProofFails, ProvedEvent, log_name
 from projections.queries import proving
 from projections.queries.proving import Findings, against_head, audit
 from projections.queries.query import Query
@@ -110,23 +110,19 @@ def _proof(text: bytes, key: bytes | None, known: Head | None) -> int:
         raise ProofFails("its head is not the saved one")
     trusted = head if key is not None or known is None else known
     print(f"valid: {len(proof.events)} events of log {head.log}, which had {head.size} events at {iso(trusted.at_ms)}")
-    for line in _lines_of(proof):
-        print(harmless(line))
+    for event in proof.events:
+        print(harmless(_line_of(event)))
     return DONE
 
 
-def _lines_of(proof: Proof) -> list[str]:
-    lines = []
-    for event in proof.events:
-        if not event.value:
-            lines.append(f"{event.offset}: an event with a secret, of which only the hash is shown")
-            continue
-        try:
-            view = event_view(decode_event(event.offset, event.value))
-            lines.append(f"{view.offset:>8}  {view.at}  {view.type:<19}  {view.text}")
-        except EventDecodeError as error:
-            lines.append(f"{error}: written by a newer release?")
-    return lines
+def _line_of(event: ProvedEvent) -> str:
+    if not event.value:
+        return f"{event.offset}: an event with a secret, of which only the hash is shown"
+    try:
+        view = event_view(decode_event(event.offset, event.value))
+    except EventDecodeError as error:
+        return f"{error}: written by a newer release?"
+    return f"{view.offset:>8}  {view.at}  {view.type:<19}  {view.text}"
 
 
 # --- a log
