@@ -8,7 +8,6 @@ state is recomputed from the events.
 """
 
 import argparse
-import secrets
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -141,8 +140,7 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
             heads = [head] if head is not None and (len(numbered) == 1 or head.log == name) else []
             compared = compared or bool(heads)
             part = Query(log, partial(TopicStore, log), number)
-            progress, index_key = progress_to(log.durable_offset), secrets.token_bytes(32)
-            found = audit(log, part, heads=heads, public_key=key, index_key=index_key, progress=progress)
+            found = audit(log, part, heads=heads, public_key=key, progress=progress_to(log.durable_offset))
             refold = StateRebuild(log, lambda: None, from_scratch=True)
             wrong = found.findings or (*proving.wrong_snapshots(log, part, refold), *wrong_state(log, refold))
         code = max(code, _report(wrong, name, found.size, found.root, heads, found.signed))
@@ -278,14 +276,11 @@ def _wrong(
             check_tree(log, base, place)
         except manifests.ArchiveDamaged as error:
             yield str(error)
-        found = audit(
-            log,
+        part, covered = (
             Query(log, partial(TopicStore, log), partition),
-            heads=[head for head in heads if head.size <= base.offset],
-            public_key=None,
-            index_key=secrets.token_bytes(32),
+            [one for one in heads if one.size <= base.offset],
         )
-        yield from found.findings
+        yield from audit(log, part, heads=covered, public_key=None).findings
         yield from wrong_state(log, StateRebuild(log, lambda: None, from_scratch=True))
 
 
