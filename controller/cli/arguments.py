@@ -38,11 +38,11 @@ class Negative(UserError):
     exit_code = NEGATIVE
 
 
-def with_output(run: Callable[[], int]) -> int:
-    """Run a command and return its exit code. Prints its errors. A closed pipe (`| head`) ends it quietly; a full disk
-    behind standard output is an error."""
+def with_output(run: Callable[[], int | None]) -> int:
+    """Run a command, print its errors, and return its exit code; None is 0. A closed pipe (`| head`) ends it quietly; a
+    full disk behind standard output is an error."""
     try:
-        code = _reported(run)
+        code = _reported(run) or DONE
         sys.stdout.flush()
         return code
     except BrokenPipeError:
@@ -53,7 +53,7 @@ def with_output(run: Callable[[], int]) -> int:
         return print_error(f"cannot write to standard output: {error_text(error)}")
 
 
-def _reported(run: Callable[[], int]) -> int:
+def _reported(run: Callable[[], int | None]) -> int | None:
     """Run a command and print its errors. Raises OSError if standard output cannot be written."""
     try:
         return run()

@@ -307,7 +307,7 @@ def _each_event(
 # --- prove
 
 
-def prove(options: argparse.Namespace, backend: Backend) -> int:
+def prove(options: argparse.Namespace, backend: Backend) -> None:
     size = None if options.head is None else read_head(options.head).size
     proof = _requested(options, backend, size)
     sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(proof), indent=1) + b"\n")
@@ -319,7 +319,6 @@ def prove(options: argparse.Namespace, backend: Backend) -> int:
     )
     if proof.next_offset is not None:
         print(f"more events exist: continue with --from {proof.next_offset}", file=sys.stderr)
-    return DONE
 
 
 def _requested(options: argparse.Namespace, backend: Backend, size: int | None) -> Proof:
