@@ -38,7 +38,7 @@ WITHIN_S = 60  # generous: a cold start on a busy machine
 
 
 def demo(options: argparse.Namespace, named: Backend) -> None:
-    """Run the demo; returns the exit code. Raises UserError."""
+    """Run the demo. Raises UserError."""
     with _service(options, named) as (backend, flags):
         http = str(backend).removeprefix("at ")
         page = f"{'' if '://' in http else 'http://'}{http}/"
