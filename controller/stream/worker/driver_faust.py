@@ -54,6 +54,7 @@ class FaustDriver(Driver):
             topic_disable_leader=True,
             topic_allow_declare=False,
             processing_guarantee="at_least_once",
+            table_standby_replicas=0,  # with them, Faust assigns partitions by a protocol of its own
             stream_wait_empty=False,
             consumer_auto_offset_reset="earliest",
             producer_acks=-1,
