@@ -40,7 +40,7 @@ from events.logs.merkle import PATH_LENGTH_MAX, Frontier
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.tree_heads import Head, Proof, ProofFails, log_name
 from projections.queries import proving
-from projections.queries.proving import Findings, against_head, audit
+from projections.queries.proving import Audit, Findings, against_head
 from projections.queries.query import Query
 from projections.text.points_in_time import iso
 from projections.views.events import event_view
@@ -146,7 +146,7 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
             compared = compared or bool(heads)
             part = Query(log, partial(TopicStore, log), number)
             progress, index_key = progress_to(log.durable_offset), secrets.token_bytes(32)
-            found = audit(log, part, heads=heads, public_key=key, index_key=index_key, progress=progress)
+            found = Audit(log, part, heads=heads, public_key=key, index_key=index_key, progress=progress)
             refold = StateRebuild(log, lambda: None, from_scratch=True)
             wrong = found.findings or (*proving.wrong_snapshots(log, part, refold), *wrong_state(log, refold))
         code = max(code, _report(wrong, name, found.size, found.root, heads, found.signed))
@@ -282,7 +282,7 @@ def _wrong(
             check_tree(log, base, place)
         except manifests.ArchiveDamaged as error:
             yield str(error)
-        found = audit(
+        found = Audit(
             log,
             Query(log, partial(TopicStore, log), partition),
             heads=[head for head in heads if head.size <= base.offset],
