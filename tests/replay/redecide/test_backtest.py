@@ -76,8 +76,13 @@ def all_of(records: Sequence[Recorded], trial: WhatIf) -> list[Effect]:
 
 def shown(found: list[Effect]) -> list[tuple[str, str, str, str]]:
     """Change, principal, rule and topic of each effect, in log order."""
-    in_order = sorted(found, key=lambda effect: effect.examples)
+    in_order = sorted(found, key=offset_of)
     return [(one.change, one.principal, one.rule or one.was_rule, topic_of(one)) for one in in_order]
+
+
+def offset_of(effect: Effect) -> int:
+    ((_, offset, _, _),) = effect.examples
+    return int(offset)
 
 
 def topic_of(effect: Effect) -> str:
