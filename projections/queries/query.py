@@ -183,10 +183,6 @@ class Queries:
         self.parts = tuple(parts)
         self._partition_of = partition_of
 
-    @property
-    def _has_partitions(self) -> bool:
-        return len(self.parts) > 1
-
     def close(self) -> None:
         """Make running queries raise QueryClosed."""
         for part in self.parts:
@@ -199,7 +195,7 @@ class Queries:
     def end(self, at: str | None = None, name: str = "at") -> Ends:
         """The ends of all logs at a point in time (None: now), given as the parameter `name`. Raises
         InvalidPointInTime, also for an offset if there are partitions."""
-        if at is not None and self._has_partitions and at.strip().isdecimal():
+        if at is not None and len(self.parts) > 1 and at.strip().isdecimal():
             raise InvalidPointInTime(
                 f"{name}: {at!r} is an offset, and each of the {len(self.parts)} partitions has its own: give a time, "
                 "or query one topic"
@@ -209,7 +205,7 @@ class Queries:
     def as_of(self, end: Ends) -> AsOfView:
         """The view of a point in time. With several partitions its offset is the number of all events less one, and its
         time that of the newest event."""
-        if not self._has_partitions:
+        if len(self.parts) == 1:
             return self.parts[0].as_of(end[0])
         times = [part.as_of(own).at_ms for part, own in zip(self.parts, end, strict=True)]
         at_ms = max((time for time in times if time is not None), default=None)
