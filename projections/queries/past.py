@@ -168,7 +168,22 @@ class Past:
 
     def cluster_at(self, end: int) -> ClusterRow:
         """Brokers and settings at the offset `end`."""
-        return self._from_nearest(end, lambda snapshot: self._cluster_from(snapshot, end))
+
+        def row_at_end(snapshot: Snapshot | None) -> ClusterRow:
+            start, row = self._cluster
+            if start > end:
+                start, row = 0, NO_CLUSTER
+            if snapshot is not None and snapshot.offset > start:
+                stored = snapshot_cluster(snapshot)
+                if stored is not None:
+                    start, row = snapshot.offset, stored
+            for record in self.events_of(None, start, end):
+                row = fold_cluster(row, record)
+            if end >= self._cluster[0]:
+                self._cluster = (end, row)
+            return row
+
+        return self._from_nearest(end, row_at_end)
 
     def decoded(self, offsets: Iterable[int]) -> Iterator[Recorded]:
         """The events at some offsets."""
@@ -264,20 +279,6 @@ class Past:
         later: Iterable[_Candidate] = ((key, None) for key in created_keys(self.log, _start(snapshot), end, after))
         by_key = groupby(merge(stored, later, key=itemgetter(0)), itemgetter(0))
         return (next(same) for _, same in by_key)  # of the same key the stored one comes first
-
-    def _cluster_from(self, snapshot: Snapshot | None, end: int) -> ClusterRow:
-        start, row = self._cluster
-        if start > end:
-            start, row = 0, NO_CLUSTER
-        if snapshot is not None and snapshot.offset > start:
-            stored = snapshot_cluster(snapshot)
-            if stored is not None:
-                start, row = snapshot.offset, stored
-        for record in self.events_of(None, start, end):
-            row = fold_cluster(row, record)
-        if end >= self._cluster[0]:
-            self._cluster = (end, row)
-        return row
 
 
 def _start(snapshot: Snapshot | None) -> int:

@@ -116,11 +116,6 @@ class Query(Past):
             return self.events_of(topic, start, end)
         return (decode_event(offset, value) for offset, value in self.log.read(start, max(start, end)))
 
-    def check_known(self, name: str, end: int | None = None) -> None:
-        """Raise NoTopic if there never was an event of this name."""
-        if next(self.events_of(name, 0, end), None) is None:
-            raise NoTopic(f"there was never a topic {name!r}")
-
     def request_events(self, request_id: str, end: int | None = None) -> Iterator[Recorded]:
         stop = self.end() if end is None else end
         return self.decoded(offset for offset in request_offsets(self.log, request_id) if offset < stop)
