@@ -15,6 +15,7 @@ An `Audit`, which `topicwright verify` makes, reads and hashes every event, and 
 and rebuilds no state from the events; `replay redecide` and `replay compare` do.
 """
 
+import secrets  # noqa: TID251 - the key of the sums over indexes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
@@ -197,11 +198,10 @@ class Audit:
         *,
         heads: Sequence[Head],
         public_key: bytes | None,
-        index_key: bytes,
         progress: Callable[[int], object] = lambda _: None,
     ) -> None:
-        """Audit the log. `heads` were stored elsewhere, `public_key` is the trusted signer, and `index_key` is random.
-        `progress` receives the number of audited events. Raises LogError for errors other than damage."""
+        """Audit the log. `heads` were stored elsewhere, and `public_key` is the trusted signer. `progress` receives the
+        number of audited events. Raises LogError for errors other than damage."""
         self.findings = Findings()
         self.signed = 0
         self._frontier = Frontier()
@@ -209,7 +209,7 @@ class Audit:
         self._log = log
         self._part = part
         self._public_key = public_key
-        self._index_key = index_key
+        self._index_key = secrets.token_bytes(32)
         self._sums = [0, 0]
         self._counts = [0, 0]
         self._end = log.durable_offset
