@@ -171,7 +171,8 @@ class Follower(role.RoleState):
         self.grants_pre_votes = self._leader_resigned
         self._update(now)
         if self._takes_over:
-            return role.ToCandidate(is_transfer=True)
+            replica.delay_transfers(now)
+            return role.ToCandidate()
         self._continue(now)
         return None
 
