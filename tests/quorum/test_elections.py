@@ -23,7 +23,7 @@ from tests.quorum.worlds import (
     settled,
     vote_request,
 )
-from tests.simulation.quorum.world import CLUSTER, FETCH_TIMEOUT_S
+from tests.simulation.quorum.world import CLUSTER, ELECTION_TIMEOUT_S, FETCH_TIMEOUT_S
 
 
 def test_a_leadership_transfer_starts_after_a_delayed_fetch() -> None:
@@ -61,6 +61,17 @@ def test_a_leadership_transfer_seldom_fails_on_a_busy_leader() -> None:
         world.run_until(world.now + 0.5)
         lost += world.leader is not target
     assert lost <= 2
+
+
+@pytest.mark.parametrize("priorities", [{1: 2, 2: 1, 3: 0}, {1: 1, 2: 0, 3: 0}])
+def test_a_voter_with_priority_0_does_not_delay_the_election_after_a_leader_death(priorities: dict[int, int]) -> None:
+    """The other voter needs its vote, which it refuses until its own fetch timeout."""
+    for step in range(5):
+        world = settled(priorities=priorities)
+        world.run_until(world.now + 0.13 * step)
+        leader_of(world).kill(power=False)
+        world.run_until(world.now + FETCH_TIMEOUT_S + ELECTION_TIMEOUT_S)
+        assert world.leader is not None
 
 
 def test_the_back_off_doubles_with_each_leadership_transfer() -> None:
