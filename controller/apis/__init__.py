@@ -1,11 +1,14 @@
 """Kafka APIs: requests to commands or reads, answers to responses."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypedDict
 
-from controller.access.authorizer import Operation
+import msgspec
+
+from controller.access.authorizer import Operation, ResourceType
 from controller.brokers.port import Stamp, stamp
 from controller.controller_api import ControllerApi
+from controller.kafka.handling import Answer as Response
 from controller.kafka.handling import Handler, RequestContext
 from controller.kafka.messages import APIS
 from controller.machine.decision import Answer, Detail
@@ -31,14 +34,42 @@ def errors_of(outcome: Answer | Detail | Rejection) -> ErrorFields:
     return {"error_code": outcome.code, "error_message": outcome.message or None}
 
 
-def origin_of(api: ControllerApi, context: RequestContext, prefix: str = "") -> Origin:
-    """The origin of commands for a request; its request id is new."""
-    return {
-        **stamp(api.controller, prefix),
-        "principal": context.principal,
-        "client_id": context.client_id,
-        "host": context.host,
-    }
+class Call(msgspec.Struct, frozen=True):
+    """A request for a handler: its context, and the controller as clients of its listener see it."""
+
+    api: ControllerApi
+    context: RequestContext
+
+    def allows(self, operation: Operation, name: str | None = None) -> bool:
+        """True if the client may do this to the topic `name`, or without a name to the cluster."""
+        return self.api.allows(self.context, operation, name)
+
+    def grants(self, operation: Operation, name: str | None = None, kind: ResourceType = "Topic") -> bool:
+        """Like `allows`, for an operation that the client explicitly requests: a denial is recorded in the log."""
+        return self.api.grants(self.context, operation, name, kind)
+
+    def origin(self, prefix: str = "") -> Origin:
+        """The origin of commands for this request; its request id is new."""
+        context = self.context
+        return {
+            **stamp(self.api.controller, prefix),
+            "principal": context.principal,
+            "client_id": context.client_id,
+            "host": context.host,
+        }
+
+
+Function = Callable[[Call, Any], Response | Awaitable[Response]]
+"""Answers a request; see `Handler`."""
+
+
+def bound(api: ControllerApi, functions: Mapping[int, Function]) -> dict[int, Handler]:
+    """The handlers of functions, by API key."""
+
+    def handler(function: Function) -> Handler:
+        return lambda context, request: function(Call(api, context), request)
+
+    return {key: handler(function) for key, function in functions.items()}
 
 
 ON_CLUSTER: Final[Mapping[int, Operation]] = {

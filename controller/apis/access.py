@@ -14,10 +14,9 @@ from itertools import chain, groupby
 from typing import Final
 
 from controller.access.authorizer import Operation
-from controller.apis import errors_of, origin_of
+from controller.apis import Call, errors_of
 from controller.apis.limits import BATCH, batch_error, in_turns, slices
-from controller.controller_api import ControllerApi
-from controller.kafka.handling import ANONYMOUS, Disconnect, RequestContext
+from controller.kafka.handling import ANONYMOUS, Disconnect
 from controller.kafka.messages import access
 from controller.kafka.sasl import keys_of
 from controller.machine.access import acls as codes
@@ -47,29 +46,26 @@ PER_SLICE: Final = 500
 """The number of patterns, quota entities or users in one slice of a long request or response."""
 
 
-async def create_acls(
-    api: ControllerApi, context: RequestContext, request: access.CreateAclsRequest
-) -> access.CreateAclsResponse:
+async def create_acls(call: Call, request: access.CreateAclsRequest) -> access.CreateAclsResponse:
     """Answer CreateAcls. Raises Disconnect for unknown codes, because Kafka cannot parse such a request."""
     for one in request.creations:
         _check_codes(one.resource_type, one.resource_pattern_type, one.operation, one.permission_type)
     acls = tuple(Acl(*map(partial(getattr, one), CREATION_FIELDS)) for one in request.creations)
-    wrong = batch_error(len(acls)) or _denial(api, context, "Alter")
-    command = CreateAcls(**origin_of(api, context), acls=acls)
-    details = await api.submit_cluster(command, len(acls)) if wrong is None else [wrong] * len(acls)
+    wrong = batch_error(len(acls)) or _denial(call, "Alter")
+    command = CreateAcls(**call.origin(), acls=acls)
+    details = await call.api.submit_cluster(command, len(acls)) if wrong is None else [wrong] * len(acls)
     return access.CreateAclsResponse(results=tuple(access.AclCreationResult(**errors_of(each)) for each in details))
 
 
-async def describe_acls(
-    api: ControllerApi, context: RequestContext, request: access.DescribeAclsRequest
-) -> access.DescribeAclsResponse:
+async def describe_acls(call: Call, request: access.DescribeAclsRequest) -> access.DescribeAclsResponse:
     """Answer DescribeAcls with the ACLs that match a filter. Raises Disconnect for unknown codes."""
     requested = _filter(request)
-    wrong = _denial(api, context, "Describe")
+    wrong = _denial(call, "Describe")
     if wrong is not None:
         return access.DescribeAclsResponse(**errors_of(wrong))
-    found = [(pattern, tuple(acls)) for pattern, acls in groupby(api.cluster.acls.matching(requested), key=pattern_of)]
-    resources = await in_turns(api, context, found, PER_SLICE, lambda one: _resource(*one))
+    matching = call.api.cluster.acls.matching(requested)
+    found = [(pattern, tuple(acls)) for pattern, acls in groupby(matching, key=pattern_of)]
+    resources = await in_turns(call, found, PER_SLICE, lambda one: _resource(*one))
     return access.DescribeAclsResponse(resources=resources)
 
 
@@ -86,19 +82,17 @@ def _resource(pattern: Pattern, acls: tuple[Acl, ...]) -> access.DescribeAclsRes
     )
 
 
-async def delete_acls(
-    api: ControllerApi, context: RequestContext, request: access.DeleteAclsRequest
-) -> access.DeleteAclsResponse:
+async def delete_acls(call: Call, request: access.DeleteAclsRequest) -> access.DeleteAclsResponse:
     """Answer DeleteAcls: remove the ACLs that match filters. Raises Disconnect for unknown codes."""
     filters = tuple(_filter(one) for one in request.filters)
     wide = sum(  # they do not name one pattern, so each scans all ACLs
         each.name is None or each.resource_type == codes.ANY or each.pattern_type not in (codes.LITERAL, PREFIXED)
         for each in filters
     )
-    wrong = BATCH if wide * api.cluster.acls.count > ACLS_SCANNED_MAX else batch_error(len(filters))
-    wrong = wrong or _denial(api, context, "Alter")
-    command = DeleteAcls(**origin_of(api, context), filters=filters)
-    details = await api.submit_cluster(command, len(filters)) if wrong is None else [wrong] * len(filters)
+    wrong = BATCH if wide * call.api.cluster.acls.count > ACLS_SCANNED_MAX else batch_error(len(filters))
+    wrong = wrong or _denial(call, "Alter")
+    command = DeleteAcls(**call.origin(), filters=filters)
+    details = await call.api.submit_cluster(command, len(filters)) if wrong is None else [wrong] * len(filters)
     return access.DeleteAclsResponse(
         filter_results=tuple(
             access.DeleteAclsFilterResult(
@@ -110,10 +104,10 @@ async def delete_acls(
     )
 
 
-def _denial(api: ControllerApi, context: RequestContext, operation: Operation) -> Detail | None:
-    if not api.grants(context, operation):
+def _denial(call: Call, operation: Operation) -> Detail | None:
+    if not call.grants(operation):
         return DENIED
-    return DISABLED if api.authorizer is None else None
+    return DISABLED if call.api.authorizer is None else None
 
 
 def _filter(requested: access.DescribeAclsRequest | access.DeleteAclsFilter) -> AclFilter:
@@ -139,14 +133,12 @@ EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 """Match types of a filter component."""
 
 
-async def alter_client_quotas(
-    api: ControllerApi, context: RequestContext, request: access.AlterClientQuotasRequest
-) -> access.AlterClientQuotasResponse:
+async def alter_client_quotas(call: Call, request: access.AlterClientQuotasRequest) -> access.AlterClientQuotasResponse:
     """Answer AlterClientQuotas: change the quotas of each entity; needs AlterConfigs on the cluster."""
     wrong = batch_error(sum(max(1, len(entry.ops)) for entry in request.entries))
-    if wrong is None and not api.grants(context, "AlterConfigs"):
+    if wrong is None and not call.grants("AlterConfigs"):
         wrong = DENIED
-    details = await _alter_in_slices(api, context, request) if wrong is None else [wrong] * len(request.entries)
+    details = await _alter_in_slices(call, request) if wrong is None else [wrong] * len(request.entries)
     return access.AlterClientQuotasResponse(
         entries=tuple(
             access.AlteredEntryData(**errors_of(each), entity=entry.entity)
@@ -155,9 +147,7 @@ async def alter_client_quotas(
     )
 
 
-async def _alter_in_slices(
-    api: ControllerApi, context: RequestContext, request: access.AlterClientQuotasRequest
-) -> Sequence[Detail]:
+async def _alter_in_slices(call: Call, request: access.AlterClientQuotasRequest) -> Sequence[Detail]:
     """Submit one command for each slice. Duplicate entries of an entity stay in one command, so that the decision
     can reject them."""
     together: dict[QuotaEntity, list[int]] = {}
@@ -170,9 +160,9 @@ async def _alter_in_slices(
             QuotaAlteration(_entity(each), tuple((op.key, None if op.remove else op.value) for op in each.ops))
             for each in (request.entries[number] for number in numbers)
         )
-        origin, validate_only = origin_of(api, context), request.validate_only
+        origin, validate_only = call.origin(), request.validate_only
         command = AlterClientQuotas(**origin, alterations=alterations, validate_only=validate_only)
-        for number, detail in zip(numbers, await api.submit_cluster(command, len(numbers)), strict=True):
+        for number, detail in zip(numbers, await call.api.submit_cluster(command, len(numbers)), strict=True):
             details[number] = detail
     return details
 
@@ -182,19 +172,19 @@ def _entity(entry: access.EntryData) -> QuotaEntity:
 
 
 async def describe_client_quotas(
-    api: ControllerApi, context: RequestContext, request: access.DescribeClientQuotasRequest
+    call: Call, request: access.DescribeClientQuotasRequest
 ) -> access.DescribeClientQuotasResponse:
     """Answer DescribeClientQuotas: the entities that match all components; with `strict`, without other components."""
-    wrong = next(_filter_errors(request.components), None) if api.grants(context, "DescribeConfigs") else DENIED
+    wrong = next(_filter_errors(request.components), None) if call.grants("DescribeConfigs") else DENIED
     if wrong is not None:
         return access.DescribeClientQuotasResponse(**errors_of(wrong), entries=None)
-    quotas = api.cluster.quotas
+    quotas = call.api.cluster.quotas
     entities = sorted(quotas, key=lambda one: [(kind, name or "") for kind, name in one])
 
     def entry(entity: QuotaEntity) -> access.DescribedEntryData | None:
         return _entry(entity, quotas[entity]) if _matches(dict(entity), request) else None
 
-    found = await in_turns(api, context, entities, PER_SLICE, entry)
+    found = await in_turns(call, entities, PER_SLICE, entry)
     return access.DescribeClientQuotasResponse(entries=found)
 
 
@@ -246,15 +236,15 @@ def _invalid(message: str) -> Rejection:
 
 
 async def alter_user_scram_credentials(
-    api: ControllerApi, context: RequestContext, request: access.AlterUserScramCredentialsRequest
+    call: Call, request: access.AlterUserScramCredentialsRequest
 ) -> access.AlterUserScramCredentialsResponse:
     """Answer AlterUserScramCredentials; needs Alter on the cluster. One result a user, in order of first appearance."""
     names = [*(one.name for one in request.deletions), *(one.name for one in request.upsertions)]
     wrong = batch_error(len(names))
     outcomes = dict.fromkeys(names, wrong or DENIED)
-    if wrong is None and api.grants(context, "Alter"):
+    if wrong is None and call.grants("Alter"):
         for users in slices(list(outcomes), PER_SLICE):
-            outcomes |= await _alter_credentials(api, context, request, frozenset(users))
+            outcomes |= await _alter_credentials(call, request, frozenset(users))
     return access.AlterUserScramCredentialsResponse(
         results=tuple(
             access.AlterUserScramCredentialsResult(user=user, **errors_of(detail)) for user, detail in outcomes.items()
@@ -263,13 +253,13 @@ async def alter_user_scram_credentials(
 
 
 async def _alter_credentials(
-    api: ControllerApi, context: RequestContext, request: access.AlterUserScramCredentialsRequest, users: frozenset[str]
+    call: Call, request: access.AlterUserScramCredentialsRequest, users: frozenset[str]
 ) -> dict[str, Detail]:
     """Submit one command with the changes of these users. Returns the result of each user."""
     rows: tuple[ScramRow, ...] = (*request.deletions, *request.upsertions)
     changes = [scram_change(one) for one in rows if one.name in users]
-    command = AlterUserScramCredentials(**origin_of(api, context), changes=tuple(changes))
-    details = await api.submit_cluster(command, len(changes))
+    command = AlterUserScramCredentials(**call.origin(), changes=tuple(changes))
+    details = await call.api.submit_cluster(command, len(changes))
     return dict(zip((one.user for one in changes), details, strict=True))
 
 
@@ -287,21 +277,19 @@ def scram_change(requested: ScramRow) -> ScramChange:
 
 
 async def describe_user_scram_credentials(
-    api: ControllerApi, context: RequestContext, request: access.DescribeUserScramCredentialsRequest
+    call: Call, request: access.DescribeUserScramCredentialsRequest
 ) -> access.DescribeUserScramCredentialsResponse:
     """Answer DescribeUserScramCredentials: the requested users, or all; needs Describe on the cluster. Without that
     permission, as in Kafka, each requested user has a result with the error and no name."""
-    if not api.grants(context, "Describe"):
+    if not call.grants("Describe"):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         row = access.DescribeUserScramCredentialsResult(error_code=code)
         return access.DescribeUserScramCredentialsResponse(error_code=code, results=(row,) * len(request.users or ()))
-    cluster = api.cluster
+    cluster = call.api.cluster
     named = tuple(user.name for user in request.users or ())
     names = named or tuple(sorted({user for user, _ in cluster.scram}))
     times = Counter(names)
-    results = await in_turns(
-        api, context, list(times), PER_SLICE, lambda name: _described_user(cluster, name, times[name] > 1)
-    )
+    results = await in_turns(call, list(times), PER_SLICE, lambda name: _described_user(cluster, name, times[name] > 1))
     return access.DescribeUserScramCredentialsResponse(results=results)
 
 
@@ -322,9 +310,9 @@ def _not_described(user: str, code: ErrorCode, message: str) -> access.DescribeU
 
 
 def describe_delegation_tokens(
-    context: RequestContext, _: access.DescribeDelegationTokenRequest
+    call: Call, _: access.DescribeDelegationTokenRequest
 ) -> access.DescribeDelegationTokenResponse:
     """Answer DescribeDelegationToken as a Kafka without `delegation.token.secret.key`."""
-    is_anonymous = context.principal == ANONYMOUS
+    is_anonymous = call.context.principal == ANONYMOUS
     disabled, refused = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     return access.DescribeDelegationTokenResponse(error_code=refused if is_anonymous else disabled)

@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from controller.controller_api import ControllerApi, Node
+from controller.apis import Call
+from controller.controller_api import Node
 from controller.kafka.handling import ApiHandler, RequestContext
 from controller.kafka.messages import APIS, ApiKey, cluster, quorum
 from controller.kafka.messages.cluster import Listener
@@ -93,11 +94,11 @@ _ENDPOINT_TYPES = {BROKER_ENDPOINTS: "BROKER", CONTROLLER_ENDPOINTS: "CONTROLLER
 
 
 def describe_cluster(
-    api: ControllerApi, consensus: Consensus | None, context: RequestContext, request: cluster.DescribeClusterRequest
+    consensus: Consensus | None, call: Call, request: cluster.DescribeClusterRequest
 ) -> cluster.DescribeClusterResponse:
     """Answer DescribeCluster with the brokers; fenced brokers only if requested (version 2). For clients with
     `bootstrap.controllers` (KIP-919), whose listener has a `consensus`: with the voters' endpoints and leader."""
-    own = BROKER_ENDPOINTS if consensus is None else CONTROLLER_ENDPOINTS
+    api, own = call.api, BROKER_ENDPOINTS if consensus is None else CONTROLLER_ENDPOINTS
     if request.endpoint_type != own:
         return _wrong_endpoint_type(request.endpoint_type, own)
     if consensus is None:
@@ -117,16 +118,15 @@ def describe_cluster(
             )
             for node in nodes
         ),
-        cluster_authorized_operations=api.cluster_operations(context) if wants_operations else OPERATIONS_OMITTED,
+        cluster_authorized_operations=api.cluster_operations(call.context) if wants_operations else OPERATIONS_OMITTED,
     )
 
 
-def describe_quorum(
-    api: ControllerApi, context: RequestContext, request: quorum.DescribeQuorumRequest
-) -> quorum.DescribeQuorumResponse:
+def describe_quorum(call: Call, request: quorum.DescribeQuorumRequest) -> quorum.DescribeQuorumResponse:
     """Answer DescribeQuorum without KRaft: this process is the only voter, and its log the event log."""
     if the_partition(request.topics) is None:
         return quorum.DescribeQuorumResponse(error_code=ErrorCode.INVALID_REQUEST)
+    api = call.api
     end, now_ms = api.controller.status().events_durable, api.controller.now_ms()
     voter = quorum.QuorumReplica(
         replica_id=api.node_id, log_end_offset=end, last_fetch_timestamp=now_ms, last_caught_up_timestamp=now_ms
@@ -137,9 +137,7 @@ def describe_quorum(
     return quorum.DescribeQuorumResponse(topics=topics_of(part), nodes=(node,))
 
 
-def update_features(
-    api: ControllerApi, context: RequestContext, request: cluster.UpdateFeaturesRequest
-) -> cluster.UpdateFeaturesResponse:
+def update_features(call: Call, request: cluster.UpdateFeaturesRequest) -> cluster.UpdateFeaturesResponse:
     """Answer UpdateFeatures without KRaft: simulated brokers always have the newest levels (`NEWEST`), so any other
     level is refused."""
     levels = dict(NEWEST)

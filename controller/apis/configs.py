@@ -7,16 +7,16 @@ from functools import partial
 from typing import NamedTuple
 
 from controller.access.authorizer import Operation
-from controller.apis import Origin, broker_configs, errors_of, origin_of
+from controller.apis import Call, Origin, broker_configs, errors_of
 from controller.apis.limits import RESPONSE_BYTES_MAX, in_turns, slices
 from controller.controller_api import ControllerApi
-from controller.kafka.handling import RequestContext
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages import configs as messages
 from controller.machine import validation
 from controller.machine.commands.commands import AlterResourceConfigs, AlterTopicConfigs
 from controller.machine.configs.changes import check_resources
 from controller.machine.configs.groups import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, GroupConfig
+from controller.machine.configs.topic_configs import BROKER_CONFIGS
 from controller.machine.configs.values import ConfigType
 from controller.machine.configs.views import ConfigEntry, ConfigSource, ConfigSynonym, described_configs
 from controller.machine.errors import ErrorCode, Rejection
@@ -31,30 +31,24 @@ _ALTERABLE = frozenset({BROKER, CLIENT_METRICS, GROUP})
 """The resource types, in addition to topics, whose configs can be altered."""
 
 
-async def describe_configs(
-    api: ControllerApi, context: RequestContext, request: messages.DescribeConfigsRequest
-) -> messages.DescribeConfigsResponse:
+async def describe_configs(call: Call, request: messages.DescribeConfigsRequest) -> messages.DescribeConfigsResponse:
     """Answer DescribeConfigs. Null or empty keys mean all configs. Equal resources are in the response once."""
     once = list(dict.fromkeys(request.resources))
     too_large = f"The response would be larger than {RESPONSE_BYTES_MAX} bytes: describe fewer resources at once."
     results = await in_turns(
-        api,
-        context,
+        call,
         once,
         RESOURCES_PER_SLICE,
-        partial(_describe, api, context, request),
+        partial(_describe, call, request),
         lambda resource: _described_resource(resource, ErrorCode.INVALID_REQUEST, too_large),
     )
     return messages.DescribeConfigsResponse(results=results)
 
 
 def _describe(
-    api: ControllerApi,
-    context: RequestContext,
-    request: messages.DescribeConfigsRequest,
-    resource: messages.DescribeConfigsResource,
+    call: Call, request: messages.DescribeConfigsRequest, resource: messages.DescribeConfigsResource
 ) -> messages.DescribeConfigsResult:
-    found = _entries(api, context, resource.resource_type, resource.resource_name)
+    found = _entries(call, resource.resource_type, resource.resource_name)
     if isinstance(found, Rejection):
         return _described_resource(resource, found.code, found.message)
     keys = frozenset(resource.configuration_keys or ())
@@ -81,30 +75,30 @@ def _described_resource(
     )
 
 
-def _entries(api: ControllerApi, context: RequestContext, kind: int, name: str) -> Iterable[ConfigEntry] | Rejection:
+def _entries(call: Call, kind: int, name: str) -> Iterable[ConfigEntry] | Rejection:
     if kind == TOPIC:
-        return _entries_of_topic(api, context, name)
-    denied = _denied_resource(api, context, "DescribeConfigs", kind, name)
+        return _entries_of_topic(call, name)
+    denied = _denied_resource(call, "DescribeConfigs", kind, name)
     if denied is not None:
         return denied
     if kind == BROKER:
-        return broker_configs.entries_of_brokers(api, name)
+        return broker_configs.entries_of_brokers(call.api, name)
     if kind == BROKER_LOGGER:
-        return broker_configs.entries_of_loggers(api, name)
+        return broker_configs.entries_of_loggers(call.api, name)
     if kind in (GROUP, CLIENT_METRICS):
-        return _entries_of_named(api, kind, name)
+        return _entries_of_named(call.api, kind, name)
     return Rejection(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}", "validation:configs")
 
 
-def _entries_of_topic(api: ControllerApi, context: RequestContext, name: str) -> tuple[ConfigEntry, ...] | Rejection:
-    if not api.grants(context, "DescribeConfigs", name):
+def _entries_of_topic(call: Call, name: str) -> tuple[ConfigEntry, ...] | Rejection:
+    if not call.grants("DescribeConfigs", name):
         return Rejection(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.", "authorizer")
-    wrong, topic = validation.name(name), api.topic(name)
+    wrong, topic = validation.name(name), call.api.topic(name)
     if wrong is not None:
         return wrong
     if topic is None:
         return Rejection(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "", "validation:exists")
-    settings = api.cluster.settings
+    settings = call.api.cluster.settings
     return described_configs(topic.configs, settings.topic_defaults, settings.dynamic_defaults)
 
 
@@ -127,15 +121,13 @@ def described(entry: ConfigEntry, synonyms: bool, documentation: bool) -> messag
     )
 
 
-def _denied_resource(
-    api: ControllerApi, context: RequestContext, operation: Operation, kind: int, name: str
-) -> Rejection | None:
+def _denied_resource(call: Call, operation: Operation, kind: int, name: str) -> Rejection | None:
     """The authorizer's rejection for a resource other than a topic; brokers and client metrics need the cluster."""
     if kind == GROUP:
         code = ErrorCode.GROUP_AUTHORIZATION_FAILED
-        is_granted = api.grants(context, operation, name, "Group")
+        is_granted = call.grants(operation, name, "Group")
         return None if is_granted else Rejection(code, "Group authorization failed.", "authorizer")
-    if kind not in (BROKER, BROKER_LOGGER, CLIENT_METRICS) or api.grants(context, operation):
+    if kind not in (BROKER, BROKER_LOGGER, CLIENT_METRICS) or call.grants(operation):
         return None
     return Rejection(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.", "authorizer")
 
@@ -153,9 +145,7 @@ class _Alteration(NamedTuple):
         return TopicName(self.name if self.kind == TOPIC else f"{self.kind}:{self.name}")
 
 
-async def alter_configs(
-    api: ControllerApi, context: RequestContext, request: messages.AlterConfigsRequest
-) -> messages.AlterConfigsResponse:
+async def alter_configs(call: Call, request: messages.AlterConfigsRequest) -> messages.AlterConfigsResponse:
     """Answers AlterConfigs, which replaces all configs of a resource, and IncrementalAlterConfigs, which changes some.
 
     Resources are topics, brokers, groups and client metrics. Each is rejected here or becomes a command; the results
@@ -172,12 +162,10 @@ async def alter_configs(
     for part in slices(list(zip(alterations, checked, strict=True)), REJECTIONS_PER_SLICE):
         if rejections:  # a short request is submitted at once, before later pipelined requests
             await asyncio.sleep(0)
-        rejections += [_rejection(api, context, one, wrong) for one, wrong in part]
-    origin, outcomes = origin_of(api, context), list(zip(alterations, rejections, strict=True))
-    commands = [
-        _command(api, context, origin, one, request.validate_only) for one, rejection in outcomes if rejection is None
-    ]
-    answers = {answer.topic_name: answer for answer in await api.submit_change(commands)}
+        rejections += [_rejection(call, one, wrong) for one, wrong in part]
+    origin, outcomes = call.origin(), list(zip(alterations, rejections, strict=True))
+    commands = [_command(call, origin, one, request.validate_only) for one, rejection in outcomes if rejection is None]
+    answers = {answer.topic_name: answer for answer in await call.api.submit_change(commands)}
     return messages.AlterConfigsResponse(
         responses=tuple(
             messages.AlterConfigsResourceResponse(
@@ -188,63 +176,60 @@ async def alter_configs(
     )
 
 
-def _rejection(
-    api: ControllerApi, context: RequestContext, one: _Alteration, wrong: Rejection | None
-) -> Rejection | None:
+def _rejection(call: Call, one: _Alteration, wrong: Rejection | None) -> Rejection | None:
     """The rejection of a resource, or None if it becomes a command. A denied client gets only the denial. Configs of
     simulated brokers are validated here, as Kafka brokers validate theirs."""
-    is_simulated_broker = one.kind == BROKER and not api.cluster.has_kraft_brokers
+    is_simulated_broker = one.kind == BROKER and not call.api.cluster.has_kraft_brokers
     if wrong is None and not is_simulated_broker:
         return None
-    denied = _denied_resource(api, context, "AlterConfigs", one.kind, one.name)
+    denied = _denied_resource(call, "AlterConfigs", one.kind, one.name)
     if denied is not None or wrong is not None:
         return denied or wrong
-    incremental = context.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS
-    return broker_configs.refused_change(api.cluster, one.name, one.ops, incremental)
+    incremental = call.context.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS
+    return broker_configs.refused_change(call.api.cluster, one.name, one.ops, incremental)
 
 
 def _command(
-    api: ControllerApi, context: RequestContext, origin: Origin, one: _Alteration, validate_only: bool
+    call: Call, origin: Origin, one: _Alteration, validate_only: bool
 ) -> AlterTopicConfigs | AlterResourceConfigs:
     is_topic = one.kind == TOPIC
     if is_topic:
-        denied = api.denial(context, "AlterConfigs", one.name)
+        denied = call.api.denial(call.context, "AlterConfigs", one.name)
     else:
-        rejection = _denied_resource(api, context, "AlterConfigs", one.kind, one.name)
+        rejection = _denied_resource(call, "AlterConfigs", one.kind, one.name)
         denied = 0 if rejection is None else int(rejection.code)
     make = AlterTopicConfigs if is_topic else partial(AlterResourceConfigs, kind=one.kind, name=one.name)
     return make(
         **origin,
         topic=one.answer_name,
         ops=one.ops,
-        incremental=context.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS,
-        api=context.api,
-        api_version=context.api_version,
+        incremental=call.context.api_key == ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        api=call.context.api,
+        api_version=call.context.api_version,
         validate_only=validate_only,
         denied=denied,
     )
 
 
 async def list_config_resources(
-    api: ControllerApi, context: RequestContext, request: messages.ListConfigResourcesRequest
+    call: Call, request: messages.ListConfigResourcesRequest
 ) -> messages.ListConfigResourcesResponse:
     """Answer ListConfigResources (KIP-1142): the names of the resources of some types, of all types without any.
     Version 0 lists client metrics."""
-    if not api.grants(context, "DescribeConfigs"):
+    if not call.grants("DescribeConfigs"):
         return messages.ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     every = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
-    kinds = frozenset(request.resource_types or every if context.api_version else (CLIENT_METRICS,))
+    kinds = frozenset(request.resource_types or every if call.context.api_version else (CLIENT_METRICS,))
     if not kinds <= set(every):
         return messages.ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    named = [(kind, name) for kind, name in api.cluster.resource_configs if kind in kinds - {BROKER}]
-    named += [(kind, str(id_)) for kind in kinds & {BROKER, BROKER_LOGGER} for id_ in api.cluster.brokers]
+    named = [(kind, name) for kind, name in call.api.cluster.resource_configs if kind in kinds - {BROKER}]
+    named += [(kind, str(id_)) for kind in kinds & {BROKER, BROKER_LOGGER} for id_ in call.api.cluster.brokers]
     if TOPIC in kinds:
-        for some in topic_slices(lambda: api.store):
-            named += [(TOPIC, topic.name) for topic in some if api.knows(topic)]
+        for some in topic_slices(lambda: call.api.store):
+            named += [(TOPIC, topic.name) for topic in some if call.api.knows(topic)]
             await asyncio.sleep(0)
     resources = await in_turns(
-        api,
-        context,
+        call,
         named,
         REJECTIONS_PER_SLICE,
         lambda one: messages.ConfigResource(resource_type=one[0], resource_name=one[1]),
@@ -268,7 +253,7 @@ def _entries_of_named(api: ControllerApi, kind: int, name: str) -> list[ConfigEn
 
 
 def _entry(api: ControllerApi, row: GroupConfig, own: str | None) -> ConfigEntry:
-    if row.synonym is not None and row.synonym in broker_configs.BROKER_CONFIGS:
+    if row.synonym is not None and row.synonym in BROKER_CONFIGS:
         entry = broker_configs.cluster_wide_config(api, row.synonym)
         value, chain, doc = entry.value, entry.synonyms, entry.documentation
     else:

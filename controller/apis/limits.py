@@ -7,10 +7,10 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from controller.apis import errors_of
+from controller.apis import Call, Function, errors_of
 from controller.controller_api import ControllerApi
 from controller.kafka.codec.codec import encode_element
-from controller.kafka.handling import Handler, RequestContext
+from controller.kafka.handling import Handler
 from controller.kafka.messages import APIS, ApiKey, Encoded, Message, configs, topics
 from controller.kafka.messages.topics import CreatePartitionsRequest, CreateTopicsRequest
 from controller.machine.decision import Detail
@@ -37,23 +37,19 @@ def slices(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 
 async def in_turns(
-    api: ControllerApi,
-    context: RequestContext,
-    items: Sequence[T],
-    size: int,
-    element: Callable[[T], Any],
-    beyond: Callable[[T], Any] | None = None,
+    call: Call, items: Sequence[T], size: int, element: Callable[[T], Any], beyond: Callable[[T], Any] | None = None
 ) -> tuple[Any, ...]:
     """Returns the elements of a response array: `element` of each item, without None. More than `size` items are
     encoded in slices. After `RESPONSE_BYTES_MAX` bytes, `beyond` makes the elements of the remaining items."""
     if len(items) <= size:
         return tuple(each for each in map(element, items) if each is not None)
+    key, version = call.context.api_key, call.context.api_version
     encoded: list[bytes] = []
     left = RESPONSE_BYTES_MAX
     for part in slices(items, size):
         made = map(element if left > 0 or beyond is None else beyond, part)
-        async with api.turns:
-            more = [encode_element(context.api_key, context.api_version, each) for each in made if each is not None]
+        async with call.api.turns:
+            more = [encode_element(key, version, each) for each in made if each is not None]
         encoded += more
         left -= sum(map(len, more))
         await asyncio.sleep(0)
@@ -111,13 +107,13 @@ CHANGES: Final = frozenset(_LIMITS) | ACCESS_CHANGES
 """The APIs with which clients change topics, configs, ACLs, quotas and SCRAM credentials."""
 
 
-def bounded(api: ControllerApi, api_key: ApiKey, handle: Handler) -> Handler:
-    """Wraps the handler of an API for topics or configs, so that requests beyond Kafka's bounds are rejected as a
-    whole. The handlers of other APIs check this themselves."""
+def bounded(api_key: int, function: Function) -> Function:
+    """Wraps the function of an API for topics or configs, so that requests beyond Kafka's bounds are rejected as a
+    whole. Those of other APIs check this themselves."""
 
-    def answer(context: RequestContext, request: Any) -> Any:
-        error = _LIMITS[api_key](api, request, context.principal)
-        return handle(context, request) if error is None else _rejected(api_key, request, error)
+    def answer(call: Call, request: Any) -> Any:
+        error = _LIMITS[api_key](call.api, request, call.context.principal)
+        return function(call, request) if error is None else _rejected(api_key, request, error)
 
     return answer
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from controller.apis import origin_of
+from controller.apis import Call
 from controller.apis.limits import TOPICS_PER_SLICE, slices
 from controller.controller_api import ControllerApi
 from controller.kafka.codec.codec import encode_element
@@ -193,7 +193,7 @@ class _Response(msgspec.Struct):
     def _auto_create(self, names: Sequence[str]) -> None:
         if not names:
             return
-        origin = origin_of(self.api, self.context, "auto")
+        origin = Call(self.api, self.context).origin("auto")
         commands = [
             CreateTopic(
                 **origin,

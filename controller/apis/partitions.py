@@ -4,10 +4,9 @@ give to listeners, and of AlterPartitionReassignments in KRaft mode."""
 import asyncio
 from collections.abc import Iterator, Sequence
 
-from controller.apis import origin_of
+from controller.apis import Call
 from controller.apis.limits import TOPICS_PER_SLICE, slices
 from controller.controller_api import ControllerApi, in_portions
-from controller.kafka.handling import RequestContext
 from controller.kafka.messages import topics as messages
 from controller.machine.commands.commands import ElectLeaders, Reassignment, ReassignPartitions
 from controller.machine.decision import Answer
@@ -22,16 +21,14 @@ UNCLEAN = 1
 PREFERRED = 0
 
 
-async def elect_leaders(
-    api: ControllerApi, context: RequestContext, request: messages.ElectLeadersRequest
-) -> messages.ElectLeadersResponse:
+async def elect_leaders(call: Call, request: messages.ElectLeadersRequest) -> messages.ElectLeadersResponse:
     """Answer ElectLeaders. For null (all partitions), results of ELECTION_NOT_NEEDED are left out."""
     if request.election_type not in (PREFERRED, UNCLEAN):
         return messages.ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
     results: dict[str, list[messages.ElectionPartitionResult]] = {}
     everything = request.topic_partitions is None
-    for portion in in_portions(_requested(api, request)):
-        origin = origin_of(api, context)
+    for portion in in_portions(_requested(call.api, request)):
+        origin = call.origin()
         commands = [
             ElectLeaders(
                 **origin,
@@ -39,11 +36,11 @@ async def elect_leaders(
                 partitions=tuple(partitions),
                 unclean=request.election_type == UNCLEAN,
                 api="ElectLeaders",
-                api_version=context.api_version,
+                api_version=call.context.api_version,
             )
             for name, partitions in portion
         ]
-        for answer in await api.submit(commands):
+        for answer in await call.api.submit(commands):
             results.setdefault(answer.topic_name, []).extend(_election_results(answer, everything))
     return messages.ElectLeadersResponse(
         replica_election_results=tuple(
@@ -75,7 +72,7 @@ def _election_results(answer: Answer, everything: bool) -> Iterator[messages.Ele
 
 
 async def alter_partition_reassignments(
-    api: ControllerApi, context: RequestContext, request: messages.AlterPartitionReassignmentsRequest
+    call: Call, request: messages.AlterPartitionReassignmentsRequest
 ) -> messages.AlterPartitionReassignmentsResponse:
     """Answer AlterPartitionReassignments: start, change or cancel the reassignment of each partition."""
     allowed = request.allow_replication_factor_change  # version 0 always allows it (KIP-860)
@@ -86,7 +83,7 @@ async def alter_partition_reassignments(
             requested.setdefault(topic.name, []).append(Reassignment(one.partition_index, replicas))
     answers: dict[str, list[messages.ReassignablePartitionResponse]] = {name: [] for name in requested}
     for portion in in_portions(requested.items()):
-        origin = origin_of(api, context)
+        origin = call.origin()
         commands = [
             ReassignPartitions(
                 **origin,
@@ -94,11 +91,11 @@ async def alter_partition_reassignments(
                 reassignments=tuple(reassignments),
                 allow_factor_change=allowed,
                 api="AlterPartitionReassignments",
-                api_version=context.api_version,
+                api_version=call.context.api_version,
             )
             for name, reassignments in portion
         ]
-        for answer, (name, reassignments) in zip(await api.submit(commands), portion, strict=True):
+        for answer, (name, reassignments) in zip(await call.api.submit(commands), portion, strict=True):
             answers[name] += _responses(answer, reassignments)
     return messages.AlterPartitionReassignmentsResponse(
         responses=tuple(
@@ -122,17 +119,17 @@ def _responses(answer: Answer, requested: Sequence[Reassignment]) -> Iterator[me
 
 
 async def list_reassignments(
-    api: ControllerApi, context: RequestContext, request: messages.ListPartitionReassignmentsRequest
+    call: Call, request: messages.ListPartitionReassignmentsRequest
 ) -> messages.ListPartitionReassignmentsResponse:
     """Answer ListPartitionReassignments with the ongoing reassignments of all topics (null) or named partitions."""
     found: list[messages.OngoingTopicReassignment] = []
     if request.topics is None:
-        for topics in topic_slices(lambda: api.store):
+        for topics in topic_slices(lambda: call.api.store):
             found += (_ongoing(topic, tuple(range(len(topic.partitions)))) for topic in topics)
             await asyncio.sleep(0)
     else:
         for part in slices(request.topics, TOPICS_PER_SLICE):
-            known = [(api.topic(one.name), one.partition_indexes) for one in part]
+            known = [(call.api.topic(one.name), one.partition_indexes) for one in part]
             found += [_ongoing(topic, indexes) for topic, indexes in known if topic is not None]
             await asyncio.sleep(0)
     return messages.ListPartitionReassignmentsResponse(topics=tuple(one for one in found if one.partitions))

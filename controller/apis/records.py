@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from controller.access.authorizer import Operation
-from controller.apis import guarded
+from controller.apis import Call, Function, bound, guarded
 from controller.apis.limits import in_turns
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, Disconnect, Handler, RequestContext
@@ -32,39 +32,35 @@ AT_AN_END = (-1, -2, -4)
 
 
 def reads(api: ControllerApi) -> dict[int, Handler]:
-    return {
-        ApiKey.LIST_OFFSETS: partial(list_offsets, api),
-        ApiKey.OFFSET_FETCH: partial(offset_fetch, api),
-        ApiKey.FIND_COORDINATOR: partial(find_coordinator, api),
-        **dict.fromkeys(_DESCRIBED, partial(describe_groups, api)),
-        ApiKey.LIST_GROUPS: list_groups,
-        ApiKey.DESCRIBE_PRODUCERS: partial(describe_producers, api),
-        ApiKey.DESCRIBE_TRANSACTIONS: partial(describe_transactions, api),
+    functions: dict[int, Function] = {
+        **dict.fromkeys(_DESCRIBED, describe_groups),
+        ApiKey.LIST_OFFSETS: list_offsets,
+        ApiKey.OFFSET_FETCH: offset_fetch,
+        ApiKey.FIND_COORDINATOR: find_coordinator,
+        ApiKey.LIST_GROUPS: lambda _, __: clients.ListGroupsResponse(),
+        ApiKey.DESCRIBE_PRODUCERS: describe_producers,
+        ApiKey.DESCRIBE_TRANSACTIONS: describe_transactions,
         ApiKey.LIST_TRANSACTIONS: list_transactions,
-        **guarded(api, {ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs}),
     }
+    return bound(api, functions) | guarded(api, {ApiKey.DESCRIBE_LOG_DIRS: describe_log_dirs})
 
 
-def _topic(
-    api: ControllerApi, context: RequestContext, operation: Operation, name: str
-) -> tuple[Topic | None, ErrorCode]:
+def _topic(call: Call, operation: Operation, name: str) -> tuple[Topic | None, ErrorCode]:
     """The topic, if there is one and the client may see it, and the error of partitions that it does not have."""
-    if not api.grants(context, operation, name):
+    if not call.grants(operation, name):
         return None, ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return api.topic(name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return call.api.topic(name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def list_offsets(
-    api: ControllerApi, context: RequestContext, request: clients.ListOffsetsRequest
-) -> clients.ListOffsetsResponse:
+async def list_offsets(call: Call, request: clients.ListOffsetsRequest) -> clients.ListOffsetsResponse:
     """Answer ListOffsets: offset 0 for the beginning and the end of a partition, -1 for any timestamp."""
 
     def result(each: clients.ListOffsetsTopic) -> clients.ListOffsetsTopicResponse:
-        topic, code = _topic(api, context, "Describe", each.name)
-        partitions = tuple(_offset(context.api_version, topic, one, code) for one in each.partitions)
+        topic, code = _topic(call, "Describe", each.name)
+        partitions = tuple(_offset(call.context.api_version, topic, one, code) for one in each.partitions)
         return clients.ListOffsetsTopicResponse(name=each.name, partitions=partitions)
 
-    return clients.ListOffsetsResponse(topics=await in_turns(api, context, request.topics, PER_SLICE, result))
+    return clients.ListOffsetsResponse(topics=await in_turns(call, request.topics, PER_SLICE, result))
 
 
 def _offset(
@@ -87,15 +83,13 @@ def _offset(
     return clients.ListOffsetsPartitionResponse(partition_index=index, offset=0, leader_epoch=epoch)
 
 
-async def offset_fetch(
-    api: ControllerApi, context: RequestContext, request: clients.OffsetFetchRequest
-) -> clients.OffsetFetchResponse:
+async def offset_fetch(call: Call, request: clients.OffsetFetchRequest) -> clients.OffsetFetchResponse:
     """Answer OffsetFetch: offset -1 for every partition, also of missing topics, as in Kafka. Version 1 has no error
     field for the whole request."""
-    denied = _denial(api, context, request.group_id)
+    denied = _denial(call, request.group_id)
 
     def result(topic: clients.OffsetFetchRequestTopic) -> clients.OffsetFetchResponseTopic:
-        is_visible = api.grants(context, "Describe", topic.name)
+        is_visible = call.grants("Describe", topic.name)
         code = denied or (ErrorCode.NONE if is_visible else ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         partitions = tuple(
             clients.OffsetFetchResponsePartition(
@@ -105,32 +99,30 @@ async def offset_fetch(
         )
         return clients.OffsetFetchResponseTopic(name=topic.name, partitions=partitions)
 
-    if denied and context.api_version >= 2:
+    if denied and call.context.api_version >= 2:
         return clients.OffsetFetchResponse(error_code=denied)
-    topics = await in_turns(api, context, request.topics or (), PER_SLICE, result)
+    topics = await in_turns(call, request.topics or (), PER_SLICE, result)
     return clients.OffsetFetchResponse(topics=topics)
 
 
-def _denial(api: ControllerApi, context: RequestContext, group: str) -> ErrorCode:
-    is_granted = api.grants(context, "Describe", group, "Group")
+def _denial(call: Call, group: str) -> ErrorCode:
+    is_granted = call.grants("Describe", group, "Group")
     return ErrorCode.NONE if is_granted else ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
-async def find_coordinator(
-    api: ControllerApi, context: RequestContext, request: clients.FindCoordinatorRequest
-) -> clients.FindCoordinatorResponse:
+async def find_coordinator(call: Call, request: clients.FindCoordinatorRequest) -> clients.FindCoordinatorResponse:
     """Answer FindCoordinator with the first node, for each key; since version 4 a request has several. A group
     needs Describe on it."""
-    node = api.nodes()[0]
+    node = call.api.nodes()[0]
 
     def result(key: str) -> clients.Coordinator:
-        code = _denial(api, context, key) if request.key_type == GROUP else ErrorCode.NONE
+        code = _denial(call, key) if request.key_type == GROUP else ErrorCode.NONE
         if code:
             return clients.Coordinator(key=key, node_id=-1, port=-1, error_code=code)
         return clients.Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port)
 
-    if context.api_version >= 4:
-        found = await in_turns(api, context, request.coordinator_keys, PER_SLICE, result)
+    if call.context.api_version >= 4:
+        found = await in_turns(call, request.coordinator_keys, PER_SLICE, result)
         return clients.FindCoordinatorResponse(coordinators=found)
     one = result(request.key)
     return clients.FindCoordinatorResponse(error_code=one.error_code, node_id=one.node_id, host=one.host, port=one.port)
@@ -150,40 +142,40 @@ _DESCRIBED: Final[Mapping[int, tuple[str, Callable[[Any], Any]]]] = {
 an error. The field of the response is `groups`."""
 
 
-async def describe_groups(api: ControllerApi, context: RequestContext, request: Any) -> Any:
+async def describe_groups(call: Call, request: Any) -> Any:
     """Answer an API of `_DESCRIBED`: every group is missing. Before version 6 of DescribeGroups a missing group is dead
     and has no error code (KIP-1043). One without offsets has none either."""
-    field, described = _DESCRIBED[context.api_key]
-    is_dead = context.api_key == ApiKey.DESCRIBE_GROUPS and context.api_version < 6
-    has_code = not is_dead and context.api_key != ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS
+    field, described = _DESCRIBED[call.context.api_key]
+    is_dead = call.context.api_key == ApiKey.DESCRIBE_GROUPS and call.context.api_version < 6
+    has_code = not is_dead and call.context.api_key != ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS
 
     def result(requested: Any) -> Any:
         one = described(requested)
-        code, message = _denial(api, context, one.group_id), None
+        code, message = _denial(call, one.group_id), None
         if not code and has_code:
             code, message = ErrorCode.GROUP_ID_NOT_FOUND, f"Group {one.group_id} not found."
         return replace(one, error_code=code, error_message=message)
 
-    groups = await in_turns(api, context, getattr(request, field), PER_SLICE, result)
-    return APIS[context.api_key].response(groups=groups)
+    groups = await in_turns(call, getattr(request, field), PER_SLICE, result)
+    return APIS[call.context.api_key].response(groups=groups)
 
 
 async def describe_transactions(
-    api: ControllerApi, context: RequestContext, request: clients.DescribeTransactionsRequest
+    call: Call, request: clients.DescribeTransactionsRequest
 ) -> clients.DescribeTransactionsResponse:
     missing = partial(clients.DescribedTransaction, error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
     ids = request.transactional_ids
-    states = await in_turns(api, context, ids, PER_SLICE, lambda id_: missing(transactional_id=id_))
+    states = await in_turns(call, ids, PER_SLICE, lambda id_: missing(transactional_id=id_))
     return clients.DescribeTransactionsResponse(transaction_states=states)
 
 
 async def describe_producers(
-    api: ControllerApi, context: RequestContext, request: clients.DescribeProducersRequest
+    call: Call, request: clients.DescribeProducersRequest
 ) -> clients.DescribeProducersResponse:
     """Answer DescribeProducers: no partition has producers."""
 
     def result(each: clients.DescribeProducersTopic) -> clients.DescribeProducersTopicResult:
-        topic, missing = _topic(api, context, "Read", each.name)
+        topic, missing = _topic(call, "Read", each.name)
         count = 0 if topic is None else len(topic.partitions)
         partitions = tuple(
             clients.DescribeProducersPartitionResult(
@@ -193,7 +185,7 @@ async def describe_producers(
         )
         return clients.DescribeProducersTopicResult(name=each.name, partitions=partitions)
 
-    return clients.DescribeProducersResponse(topics=await in_turns(api, context, request.topics, PER_SLICE, result))
+    return clients.DescribeProducersResponse(topics=await in_turns(call, request.topics, PER_SLICE, result))
 
 
 TRANSACTION_STATES: Final = frozenset(
@@ -202,15 +194,9 @@ TRANSACTION_STATES: Final = frozenset(
 """The states of a transaction by which Kafka filters."""
 
 
-def list_transactions(
-    context: RequestContext, request: clients.ListTransactionsRequest
-) -> clients.ListTransactionsResponse:
+def list_transactions(_: Call, request: clients.ListTransactionsRequest) -> clients.ListTransactionsResponse:
     unknown = tuple(each for each in request.state_filters if each not in TRANSACTION_STATES)
     return clients.ListTransactionsResponse(unknown_state_filters=unknown)
-
-
-def list_groups(context: RequestContext, request: clients.ListGroupsRequest) -> clients.ListGroupsResponse:
-    return clients.ListGroupsResponse()
 
 
 def describe_log_dirs(

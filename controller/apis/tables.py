@@ -7,12 +7,11 @@ NOT_CONTROLLER (KIP-4). A listener in front of a target cluster forwards request
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from controller.apis import access, cluster, configs, forwarding, guarded, records, topics
+from controller.apis import Function, access, bound, cluster, configs, forwarding, guarded, records, topics
 from controller.apis.cluster import NEWEST, finalized_keys, supported_features, with_api_versions
 from controller.apis.limits import ACCESS_CHANGES, ACCESS_READS, CHANGES, NOT_CONTROLLER_HANDLERS, bounded
 from controller.apis.metadata import metadata_handler
 from controller.apis.partitions import elect_leaders, list_reassignments
-from controller.apis.topics import describe_topic_partitions
 from controller.brokers.cluster.link import ClusterLink
 from controller.controller_api import ControllerApi
 from controller.kafka.codec.primitives import ELEMENTS_MAX
@@ -41,10 +40,7 @@ _LISTS = ACCESS_READS | {
 
 
 def controller_listener(api: ControllerApi) -> HandlerTable:
-    of_cluster: dict[int, Handler] = {
-        ApiKey.ELECT_LEADERS: partial(elect_leaders, api),
-        ApiKey.UPDATE_FEATURES: partial(cluster.update_features, api),
-    }
+    of_cluster = bound(api, {ApiKey.ELECT_LEADERS: elect_leaders, ApiKey.UPDATE_FEATURES: cluster.update_features})
     handlers = {**_simulated_reads(api), **administration(api), **guarded(api, of_cluster)}
     return _listener(handlers, api.is_expected_node)
 
@@ -52,30 +48,31 @@ def controller_listener(api: ControllerApi) -> HandlerTable:
 def administration(api: ControllerApi, create_ms_max: int | None = None) -> dict[int, Handler]:
     """The handlers of APIs that change something or describe SCRAM credentials. `create_ms_max` caps the timeout of
     CreateTopics."""
-    changes: dict[ApiKey, Handler] = {
-        ApiKey.CREATE_TOPICS: partial(topics.create_topics, api, create_ms_max),
-        ApiKey.DELETE_TOPICS: partial(topics.delete_topics, api),
-        ApiKey.CREATE_PARTITIONS: partial(topics.create_partitions, api),
-        ApiKey.ALTER_CONFIGS: partial(configs.alter_configs, api),
-        ApiKey.INCREMENTAL_ALTER_CONFIGS: partial(configs.alter_configs, api),
+    changes: dict[int, Function] = {
+        ApiKey.CREATE_TOPICS: partial(topics.create_topics, create_ms_max),
+        ApiKey.DELETE_TOPICS: topics.delete_topics,
+        ApiKey.CREATE_PARTITIONS: topics.create_partitions,
+        ApiKey.ALTER_CONFIGS: configs.alter_configs,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.alter_configs,
     }
-    return {
-        **{key: bounded(api, key, handle) for key, handle in changes.items()},
-        ApiKey.CREATE_ACLS: partial(access.create_acls, api),
-        ApiKey.DELETE_ACLS: partial(access.delete_acls, api),
-        ApiKey.ALTER_CLIENT_QUOTAS: partial(access.alter_client_quotas, api),
-        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: partial(access.alter_user_scram_credentials, api),
-        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: partial(access.describe_user_scram_credentials, api),
+    of_access: dict[int, Function] = {
+        ApiKey.CREATE_ACLS: access.create_acls,
+        ApiKey.DELETE_ACLS: access.delete_acls,
+        ApiKey.ALTER_CLIENT_QUOTAS: access.alter_client_quotas,
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: access.alter_user_scram_credentials,
+        ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: access.describe_user_scram_credentials,
     }
+    return bound(api, {key: bounded(key, function) for key, function in changes.items()} | of_access)
 
 
 def descriptions(api: ControllerApi) -> dict[int, Handler]:
     """The handlers that every listener has: configs, ACLs and quotas."""
-    return {
-        ApiKey.DESCRIBE_CONFIGS: partial(configs.describe_configs, api),
-        ApiKey.DESCRIBE_ACLS: partial(access.describe_acls, api),
-        ApiKey.DESCRIBE_CLIENT_QUOTAS: partial(access.describe_client_quotas, api),
+    functions: dict[int, Function] = {
+        ApiKey.DESCRIBE_CONFIGS: configs.describe_configs,
+        ApiKey.DESCRIBE_ACLS: access.describe_acls,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS: access.describe_client_quotas,
     }
+    return bound(api, functions)
 
 
 def cluster_listener(
@@ -125,26 +122,23 @@ def _at_broker(api: ControllerApi, broker_id: int) -> Callable[[str, int], bool]
 
 def _read_handlers(api: ControllerApi) -> dict[int, Handler]:
     """The handlers of reads: topics, brokers, configs, ACLs and quotas."""
-    return {
-        **descriptions(api),
-        ApiKey.METADATA: metadata_handler(api),
-        ApiKey.DESCRIBE_CLUSTER: partial(cluster.describe_cluster, api, None),
-        ApiKey.DESCRIBE_TOPIC_PARTITIONS: partial(describe_topic_partitions, api),
+    functions: dict[int, Function] = {
+        ApiKey.DESCRIBE_CLUSTER: partial(cluster.describe_cluster, None),
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS: topics.describe_topic_partitions,
     }
+    return {**descriptions(api), **bound(api, functions), ApiKey.METADATA: metadata_handler(api)}
 
 
 def _simulated_reads(api: ControllerApi) -> dict[int, Handler]:
-    of_cluster: dict[int, Handler] = {
-        ApiKey.DESCRIBE_QUORUM: partial(cluster.describe_quorum, api),
-        ApiKey.LIST_PARTITION_REASSIGNMENTS: partial(list_reassignments, api),
+    of_cluster: dict[int, Function] = {
+        ApiKey.DESCRIBE_QUORUM: cluster.describe_quorum,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: list_reassignments,
     }
-    return {
-        **_read_handlers(api),
-        **records.reads(api),
-        **guarded(api, of_cluster),
+    others: dict[int, Function] = {
         ApiKey.DESCRIBE_DELEGATION_TOKEN: access.describe_delegation_tokens,
-        ApiKey.LIST_CONFIG_RESOURCES: partial(configs.list_config_resources, api),
+        ApiKey.LIST_CONFIG_RESOURCES: configs.list_config_resources,
     }
+    return {**_read_handlers(api), **records.reads(api), **guarded(api, bound(api, of_cluster)), **bound(api, others)}
 
 
 def _listener(handlers: Mapping[int, Handler], is_expected_node: Callable[[str, int], bool]) -> HandlerTable:

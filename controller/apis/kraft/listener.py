@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from controller.apis import checked, guarded
+from controller.apis import Function, bound, checked, guarded
 from controller.apis.cluster import describe_cluster, supported_features, with_api_versions
 from controller.apis.kraft import broker_requests, quorum
 from controller.apis.limits import CHANGES
@@ -133,13 +133,16 @@ def kraft_listener(
         ApiKey.ASSIGN_REPLICAS_TO_DIRS: partial(broker_requests.assign_replicas_to_dirs, api, members),
         ApiKey.ALLOCATE_PRODUCER_IDS: partial(broker_requests.allocate_producer_ids, api, members),
     }
+    functions: dict[int, Function] = {
+        ApiKey.ELECT_LEADERS: elect_leaders,
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS: list_reassignments,
+    }
     of_clients: dict[int, Handler] = {
-        ApiKey.ELECT_LEADERS: partial(elect_leaders, api),
+        **bound(api, functions),
         ApiKey.UNREGISTER_BROKER: partial(broker_requests.unregister_broker, api),
         ApiKey.UNREGISTER_CONTROLLER: partial(quorum.unregister_controller, api, node, registered, asyncio.Lock()),
         ApiKey.UPDATE_FEATURES: partial(quorum.update_features, api, node, registered),
-        ApiKey.ALTER_PARTITION_REASSIGNMENTS: partial(alter_partition_reassignments, api),
-        ApiKey.LIST_PARTITION_REASSIGNMENTS: partial(list_reassignments, api),
     }
 
     def led(handlers: Mapping[int, Handler]) -> dict[int, Handler]:
@@ -150,7 +153,7 @@ def kraft_listener(
         {
             **led({**administration(api, WAIT_MS_MAX), **descriptions(api), **guarded(api, of_nodes | of_clients)}),
             **guarded(api, dict.fromkeys(_OF_QUORUM, quorum.quorum_handler(api, node, brokers.replication))),
-            ApiKey.DESCRIBE_CLUSTER: partial(describe_cluster, api, node.quorum),
+            **bound(api, {ApiKey.DESCRIBE_CLUSTER: partial(describe_cluster, node.quorum)}),
             **UNEXPECTED_SASL,
         }
     )

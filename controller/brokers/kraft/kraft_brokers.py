@@ -55,6 +55,7 @@ from events.catalog import (
     BrokerUnregistered,
     Configs,
     Event,
+    QuorumEpochBegun,
     Recorded,
     ResourceConfigsChanged,
     TopicConfigsChanged,
@@ -298,20 +299,11 @@ class KraftBrokers(Brokers):
 
     def _begin_epoch(self) -> None:
         quorum = self.replication.quorum
-        host, port = quorum.address_of(quorum.me)
-        self._controller.submit_internal(
-            BeginQuorumEpoch(
-                **stamp(self._controller, "kraft"),
-                node_id=quorum.me.id,
-                kraft_version=quorum.kraft_version,
-                host=host,
-                port=port,
-                directory_id=quorum.me.directory,
-                features=features_at(self._metadata_version or METADATA_VERSION_SHARED),
-                epoch_min=quorum.epoch,
-                priority=quorum.options.priority,
-            )
-        )
+        at = (*quorum.address_of(quorum.me), quorum.me.directory)
+        leader = QuorumEpochBegun(quorum.epoch, quorum.me.id, quorum.kraft_version, *at, quorum.options.priority)
+        features = features_at(self._metadata_version or METADATA_VERSION_SHARED)
+        stamped = stamp(self._controller, "kraft")
+        self._controller.submit_internal(BeginQuorumEpoch(**stamped, leader=leader, features=features))
 
     def gauges(self) -> list[tuple[str, str, float]]:
         return [("configs_unreadable", "Config values that Kafka's own nodes cannot read.", self.unreadable.count)]

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
@@ -35,6 +36,26 @@ AGO = {"15 min": 900_000, "1 h": 3_600_000, "1 day": 86_400_000, "1 week": 604_8
 """Links to the state this many milliseconds before the newest event."""
 
 
+ASSETS: Final = "/assets/"
+_KINDS: Final = {"page.css": "text/css", "page.js": "text/javascript", "page.svg": "image/svg+xml"}
+_FOREVER: Final = "public, max-age=31536000, immutable"
+
+
+def _loaded() -> tuple[dict[str, str], dict[str, tuple[bytes, str]]]:
+    addresses, contents = {}, {}
+    for file, kind in _KINDS.items():
+        content = (Path(__file__).with_name("assets") / file).read_bytes()
+        stem, _, extension = file.partition(".")
+        name = f"{stem}-{blake2b(content, digest_size=6).hexdigest()}.{extension}"
+        addresses[file] = ASSETS + name
+        contents[name] = content, kind
+    return addresses, contents
+
+
+ADDRESSES, _CONTENTS = _loaded()
+"""The address of each asset contains a hash of its content, so that browsers may cache it forever."""
+
+
 Series = tuple[str, str, Sequence[int | None]]
 """Values in a chart: what they count, their mark (a class of page.css), and one value for each span."""
 
@@ -62,43 +83,36 @@ def chart(spans: Sequence[SpanView], address: Callable[[str], str], *series: Ser
     return Markup(f'<svg class="chart" {box}>{"".join(columns)}</svg>')
 
 
+@dataclass(kw_only=True)
 class Frame:
-    """One page's frame. `at` is the `at` parameter (None: now) and `as_of` the position that it resolved to. `follow`
-    is the event stream that refreshes the page, empty if it is static."""
+    """One page's frame. `at` is the `at` parameter (None: now) and `as_of` the position that it resolved to."""
 
-    def __init__(
-        self,
-        *,
-        path: str,
-        query: Mapping[str, str],
-        at: str | None,
-        principal: str,
-        spans: Sequence[SpanView] = (),
-        sees_all: bool = True,
-        by_session: bool = False,
-        has_partitions: bool = False,
-        has_quorum: bool = False,
-        as_of: AsOfView | None = None,
-        follow: str = "",
-        command: tuple[str, ...] = (),
-    ) -> None:
-        self.section = path.removeprefix("/v1").strip("/").partition("/")[0]
-        self.query = _Query(query)
-        self.at = at
-        self._at_elsewhere = at if as_of is None or as_of.partition is None else as_of.at
+    path: str
+    query: Mapping[str, str]
+    at: str | None
+    principal: str
+    sees_all: bool = True
+    spans: Sequence[SpanView] = ()
+    """The activity of the whole log; empty if the user may not see it."""
+    by_session: bool = False
+    has_partitions: bool = False
+    has_quorum: bool = False
+    as_of: AsOfView | None = None
+    follow: str = ""
+    """The event stream that refreshes the page, empty if it is static."""
+    arguments: tuple[str, ...] = ()
+    """Those of `topicwright` that print the data of this page."""
+    release = RELEASE
+    assets = ADDRESSES
+
+    def __post_init__(self) -> None:
+        self.section = self.path.removeprefix("/v1").strip("/").partition("/")[0]
+        self.query = _Query(self.query)
+        self._at_elsewhere = self.at if self.as_of is None or self.as_of.partition is None else self.as_of.at
         """`at` in links to other pages: a time, because there an offset of one partition has no meaning."""
-        self._has_partitions = has_partitions
-        self.has_quorum = has_quorum
-        self.principal = principal
-        self.sees_all, self.by_session = sees_all, by_session
-        self.spans = spans
-        """The activity of the whole log; empty if the user may not see it."""
-        self.follow = "" if at else follow
-        until = ("--until" if command[:1] == ("events",) else "--at", at) if at else ()
-        self.command = shlex.join(("topicwright", *command, *until)) if command else ""
-        """The `topicwright` command line that prints the data of this page."""
-        self.release = RELEASE
-        self.assets = ADDRESSES
+        self.follow = "" if self.at else self.follow
+        until = ("--until" if self.arguments[:1] == ("events",) else "--at", self.at) if self.at else ()
+        self.command = shlex.join(("topicwright", *self.arguments, *until)) if self.arguments else ""
 
     @property
     def ago(self) -> dict[str, str]:
@@ -144,7 +158,7 @@ class Frame:
 
     def then(self, offset: int, at: str) -> str:
         """The address of this page as of an event: by offset, or by time if the log has partitions."""
-        return self.here(at=at if self._has_partitions else offset, cursor=None)
+        return self.here(at=at if self.has_partitions else offset, cursor=None)
 
     @property
     def diff(self) -> str:
@@ -171,26 +185,6 @@ class _Query(dict[str, str]):
 def _query(parameters: Mapping[str, object]) -> str:
     given = {name: value for name, value in parameters.items() if value not in (None, "")}
     return "?" + urlencode(given) if given else ""
-
-
-ASSETS: Final = "/assets/"
-_KINDS: Final = {"page.css": "text/css", "page.js": "text/javascript", "page.svg": "image/svg+xml"}
-_FOREVER: Final = "public, max-age=31536000, immutable"
-
-
-def _loaded() -> tuple[dict[str, str], dict[str, tuple[bytes, str]]]:
-    addresses, contents = {}, {}
-    for file, kind in _KINDS.items():
-        content = (Path(__file__).with_name("assets") / file).read_bytes()
-        stem, _, extension = file.partition(".")
-        name = f"{stem}-{blake2b(content, digest_size=6).hexdigest()}.{extension}"
-        addresses[file] = ASSETS + name
-        contents[name] = content, kind
-    return addresses, contents
-
-
-ADDRESSES, _CONTENTS = _loaded()
-"""The address of each asset contains a hash of its content, so that browsers may cache it forever."""
 
 
 @get(ASSETS + "{name:str}", sync_to_thread=False)

@@ -104,7 +104,7 @@ class Site:
         """Render a template. `as_of` is the rendered position in the log. `follow` is the event stream that refreshes
         the page. `command` has the arguments of `topicwright` that print the same data."""
         await self._refresh_spans(request)
-        frame = self._frame(request, at=at, as_of=as_of, follow=follow, command=command)
+        frame = self._frame(request, at=at, as_of=as_of, follow=follow, arguments=command)
         answer = await self._threads.run(self._render, template, status, {"frame": frame, **context})
         answer.headers.update(SECURITY)
         return answer

@@ -1,6 +1,6 @@
 """One Kafka connection without I/O, for `connection` (as h11 does for HTTP): bytes to requests, responses to bytes.
 
-    bytes -> receive -> next_exchange -> (a handler) -> Exchange.answer -> next_answered -> bytes
+    bytes -> receive -> next_exchange -> (a handler) -> Exchange.answer -> frames -> bytes
 
 A frame is a size of four bytes and that many bytes, within a limit. An ApiVersions request of an unsupported version is
 answered in version 0 with UNSUPPORTED_VERSION and the supported versions (KIP-511). Any other unsupported API or
@@ -140,7 +140,7 @@ class ServerProtocol:
 
     @property
     def in_flight(self) -> int:
-        """Requests read and not yet removed by `next_answered`."""
+        """Requests read whose responses were not taken by `frames` yet."""
         return len(self._exchanges)
 
     @property
@@ -182,21 +182,13 @@ class ServerProtocol:
         self.bytes_in_flight += bytes_taken - exchange.bytes_taken
         exchange.bytes_taken = bytes_taken
 
-    def next_answered(self) -> Exchange | None:
-        """Remove and return the oldest request if it is answered; otherwise return None."""
-        if not self._exchanges or not self._exchanges[0].answered:
-            return None
-        exchange = self._exchanges.popleft()
-        self.bytes_in_flight -= exchange.bytes_taken
-        return exchange
-
     def frames(self, bytes_max: int) -> tuple[list[bytes], bool]:
-        """Returns response frames to write, about `bytes_max` bytes, and True if the connection ends after them."""
+        """Removes the oldest requests that are answered. Returns their responses, about `bytes_max` bytes, and True if
+        the connection ends after them."""
         found: list[bytes] = []
-        while bytes_max > 0:
-            exchange = self.next_answered()
-            if exchange is None:
-                break
+        while bytes_max > 0 and self._exchanges and self._exchanges[0].answered:
+            exchange = self._exchanges.popleft()
+            self.bytes_in_flight -= exchange.bytes_taken
             if exchange.ends is not None:
                 return found, True
             if exchange.frame:

@@ -42,7 +42,7 @@ class Granting:
     def __init__(self, listener: str = "CONTROLLER") -> None:
         self.advertised = Endpoint(listener, "127.0.0.1", 9093)
 
-    def grants(self, _: RequestContext, __: str) -> bool:
+    def grants(self, *_: object) -> bool:
         return True
 
 
@@ -94,10 +94,10 @@ class Denying(Granting):
 
     def __init__(self) -> None:
         super().__init__("PLAINTEXT")
-        self.operations: list[str] = []
+        self.operations: list[object] = []
 
-    def grants(self, _: RequestContext, operation: str) -> bool:
-        self.operations.append(operation)
+    def grants(self, *of: object) -> bool:
+        self.operations.append(of[1])
         return False
 
 
@@ -165,7 +165,7 @@ class Raising(Granting):
     controller = SimpleNamespace(new_request_id=lambda _: "q", now_ms=lambda: 0)
     new_topic_ids = staticmethod(new_topic_ids)
 
-    def allows(self, context: RequestContext, operation: str) -> bool:
+    def allows(self, *_: object) -> bool:
         return True
 
     async def submit(self, commands: Sequence[CreateTopic], timeout_ms: int) -> None:

@@ -9,6 +9,7 @@ from unittest.mock import Mock
 import pytest
 from msgspec.structs import replace
 
+from controller.apis import Call
 from controller.apis.kraft.broker_requests import alter_partition, assign_replicas_to_dirs
 from controller.apis.partitions import alter_partition_reassignments, elect_leaders
 from controller.controller_api import PARTITIONS_PER_PORTION, Reply, in_portions
@@ -73,9 +74,10 @@ class ControllerApi:
         return Reply(answers)
 
 
-def answer(handle: Any, key: ApiKey, version: int, request: Any, *parts: Any) -> Any:
-    """The response of a handler to a request with these parts."""
-    return asyncio.run(handle(*parts, RequestContext(key, version), request))
+def answer(handle: Any, key: ApiKey, version: int, request: Any, *parts: Any, api: Any = None) -> Any:
+    """The response of a handler to a request with these parts, or of a function that takes a call of the `api`."""
+    context = RequestContext(key, version)
+    return asyncio.run(handle(*parts, context if api is None else Call(api, context), request))
 
 
 def check(api: ControllerApi) -> None:
@@ -109,7 +111,7 @@ def test_elect_leaders_is_decided_in_portions(everything: bool) -> None:
     api = ControllerApi()
     named = (topics.TopicPartitions(topic="t", partitions=tuple(range(MANY))),)
     request = topics.ElectLeadersRequest(topic_partitions=None if everything else named, election_type=0)
-    response = answer(elect_leaders, ApiKey.ELECT_LEADERS, 2, request, api)
+    response = answer(elect_leaders, ApiKey.ELECT_LEADERS, 2, request, api=api)
     check(api)
     (result,) = response.replica_election_results
     assert [one.partition_id for one in result.partition_result] == ([] if everything else list(range(MANY)))
@@ -119,7 +121,7 @@ def test_alter_partition_reassignments_is_decided_in_portions() -> None:
     api = ControllerApi()
     wanted = tuple(topics.ReassignablePartition(partition_index=index, replicas=(1, 2)) for index in range(MANY))
     request = topics.AlterPartitionReassignmentsRequest(topics=(topics.ReassignableTopic(name="t", partitions=wanted),))
-    response = answer(alter_partition_reassignments, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, request, api)
+    response = answer(alter_partition_reassignments, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, request, api=api)
     check(api)
     (answered,) = response.responses
     assert [one.partition_index for one in answered.partitions] == list(range(MANY))
