@@ -121,8 +121,10 @@ class Replica:
         return LeaderAndEpoch(self.leader_id, self.epoch, self.leader_address)
 
     def address_of(self, voter: Voter) -> Address:
-        """The address of a voter on the controllers' listener."""
-        return voter.address_on(self.me.listeners[0].name)
+        """The address of a voter on the controllers' listener, or on its first one if none has that name."""
+        name = self.me.listeners[0].name
+        found = next((each for each in voter.listeners if each.name == name), voter.listeners[0])
+        return found.host, found.port
 
     @property
     def peers_lack_pre_vote(self) -> bool:
