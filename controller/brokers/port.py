@@ -133,6 +133,10 @@ class Brokers(Subscriber, Protocol):
         as the events."""
         return ()
 
+    def report_again(self, part: Part) -> None:
+        """Report again on these partitions: one of their brokers changed, or this process has begun to decide."""
+        return
+
     def resume(self) -> None:
         """Continue after a failed write dropped commands: submit all reports again that may have been dropped."""
         ...
