@@ -243,7 +243,7 @@ class StateRebuild:
 
     def pairs(self) -> Iterator[tuple[bytes, bytes]]:
         """The state keys of a snapshot, in order."""
-        return (pair for prefix in SNAPSHOT_KINDS for pair in self._keys.scan(prefix))
+        return state_keys(self._keys)
 
     def _start_near(self, offset: int) -> None:
         snapshot = None if self._from_scratch else nearest_snapshot(self._log, offset)
@@ -271,8 +271,6 @@ class StateRebuild:
         self._keys.put({key: changes[key] for key in changes if key[:1] in SNAPSHOT_KINDS})
 
 
-def state_keys(snapshot: StateKeys) -> Iterator[tuple[bytes, bytes]]:
-    """The state keys of a snapshot, in order, without the keys for readers. Raises SnapshotDamaged."""
-    return (
-        (key, value) for prefix in SNAPSHOT_KINDS for key, value in snapshot.scan(prefix) if not is_creation_key(key)
-    )
+def state_keys(keys: StateKeys) -> Iterator[tuple[bytes, bytes]]:
+    """The state keys of a snapshot or log, in order, without a snapshot's keys for readers. Raises SnapshotDamaged."""
+    return (pair for prefix in SNAPSHOT_KINDS for pair in keys.scan(prefix) if not is_creation_key(pair[0]))
