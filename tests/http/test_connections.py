@@ -196,7 +196,7 @@ async def test_pipelining_waits_for_the_reader(
     monkeypatch.setattr(connections, "STALL_S", 0.2)
     await one.client.aclose()
     await to.send(BROKERS * 10)
-    state = one.http._listener.connections.state
+    state = one.http._listener.state
     await one.until(lambda: bool(answers) and not state.connections)
     assert len(answers) == 1
 
@@ -206,7 +206,7 @@ async def test_disconnect_cancels_the_handler(one: Service, to: Opened) -> None:
     body = b'{"name": "t", "timeout_ms": 2000000000}'
     _, writer = await to.send(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
     await one.until(lambda: one.api.store.durable_named("t") is not None)
-    state = one.http._listener.connections.state
+    state = one.http._listener.state
     assert len(state.tasks) == 1
     writer.close()
     await one.until(lambda: not state.tasks)
