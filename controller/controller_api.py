@@ -16,7 +16,7 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-from controller.access.authorizer import OPERATION_CODES, Authorizer, Operation, Requester, ResourceType
+from controller.access.authorizer import OPERATION_CODES, Operation, Requester, ResourceType, StandardAuthorizer
 from controller.access.refusals import RefusalRecords, Stamps
 from controller.machine.access.requests import CLUSTER_NAME
 from controller.machine.commands.access import ClusterCommand
@@ -145,7 +145,7 @@ class ControllerApi:
         node_id: int,
         advertised: Endpoint,
         broker_listeners: bool = False,
-        authorizer: Authorizer | None = None,
+        authorizer: StandardAuthorizer | None = None,
         partitions_per_response_max: int = 2000,
     ) -> None:
         self.controller = controller

@@ -1,4 +1,4 @@
-"""Authorization: the interface (KIP-4 rule 3, KIP-11), and an authorizer with ACLs like Kafka's StandardAuthorizer.
+"""Authorization with ACLs (KIP-4 rule 3, KIP-11), like Kafka's StandardAuthorizer.
 
 The handlers of Kafka APIs and HTTP check permissions before they submit a command, which carries the result (`denied`).
 The state machine then rejects, answers and logs a denied command like any other rejection.
@@ -93,14 +93,6 @@ class Caller(msgspec.Struct, frozen=True):
     roles: frozenset[str] = frozenset()
 
 
-class Authorizer(Protocol):
-    def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """True if the requester may perform the operation on the resource."""
-
-    def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
-        """True if there may be a resource of the type on which the requester may perform the operation (KIP-679)."""
-
-
 class StandardAuthorizer:
     """Authorizes by the ACLs that `acls` returns: of the last durable commit, or of a target cluster. Then
     `of_cluster` puts that cluster's ACLs, users and quotas in place of those of a state. Thread-safe."""
@@ -138,7 +130,8 @@ class StandardAuthorizer:
         return is_allowed or (not has_acls and self._open_without_acl)
 
     def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
-        """Ignores ACLs that deny: False only if no ACL allows any resource of the type."""
+        """True if there may be a resource of the type on which the requester may perform the operation (KIP-679): some
+        ACL allows it, whatever others deny."""
         if requester.principal in self._super_users or self._open_without_acl:
             return True
         if _may_by_role(requester, operation, resource_type):

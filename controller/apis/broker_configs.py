@@ -1,10 +1,4 @@
-"""The configs of brokers (KIP-226): their table, the entries for DescribeConfigs, and the validation of changes, both
-for `configs`.
-
-The table has every broker config of Apache Kafka 4.4: type, default, allowed values, whether it is dynamic,
-documentation. It is read from broker_configs.json, one config a line, exported from Kafka's classes
-(AbstractKafkaConfig, DynamicBrokerConfig, DynamicConfig; the documentation is Kafka's, Apache License 2.0). Internal
-configs are left out, as Kafka's brokers do not describe them.
+"""The configs of brokers (KIP-226): the entries for DescribeConfigs, and the validation of changes, both for `configs`.
 
 A value comes from the broker's own dynamic configs, else from the dynamic configs of all brokers, else from the
 settings of this controller (under Kafka's keys; simulated brokers have no settings of their own), else it is the
@@ -19,37 +13,24 @@ Non-goal: dependencies between values are checked only if topics depend on them.
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from importlib.resources import files
 from itertools import chain
-
-import msgspec
 
 from controller.controller_api import ControllerApi, Node
 from controller.machine.configs.changes import RESOURCE_CONFIGS, OpType, altered, check_ops
-from controller.machine.configs.topic_configs import TOPIC_CONFIGS, effective_values, local_retention
-from controller.machine.configs.values import Bad, ConfigRow, ConfigType, read_value, value_text
+from controller.machine.configs.topic_configs import (
+    BROKER_CONFIGS,
+    TOPIC_CONFIGS,
+    BrokerConfig,
+    effective_values,
+    local_retention,
+)
+from controller.machine.configs.values import Bad, ConfigType, read_value, value_text
 from controller.machine.configs.views import ConfigEntry, ConfigSource, ConfigSynonym
 from controller.machine.errors import ErrorCode, Rejection
 from controller.machine.state import BROKERS, Cluster
 from controller.settings.server import BY_KEY
 from events.catalog import ConfigOp, Configs
 
-
-class BrokerConfig(ConfigRow, frozen=True, gc=False):
-    """A broker config. One that topics inherit has the limits of the topic config."""
-
-    dynamic: str
-    """Scope of dynamic changes (KIP-226): `cluster` for all brokers or one, `broker` for one, empty for none."""
-    documentation: str | None
-
-    @property
-    def is_sensitive(self) -> bool:
-        return self.kind is ConfigType.PASSWORD
-
-
-_TEXT = files(__package__).joinpath("broker_configs.json").read_bytes()
-BROKER_CONFIGS = {row.name: row for row in msgspec.json.decode(_TEXT, type=tuple[BrokerConfig, ...])}
-"""By name, in the order in which Kafka defines the configs and validates their values."""
 _DEFAULTS = {
     name: (BY_KEY[name].default if name in BY_KEY else None) or row.default
     for name, row in BROKER_CONFIGS.items()
@@ -58,10 +39,10 @@ _DEFAULTS = {
 """The default of the setting with this name, if there is one, else Kafka's."""
 
 _GROUPS = {
-    synonym.name: tuple(each.name for each in row.synonyms)
+    synonym: tuple(row.synonyms)
     for row in TOPIC_CONFIGS
     for synonym in row.synonyms
-    if synonym.name != "log.flush.scheduler.interval.ms"  # which is also a config of its own
+    if synonym != "log.flush.scheduler.interval.ms"  # which is also a config of its own
 }
 _OF_LISTENER = re.compile(r"listener\.name\.[^.]*\.(.*)")
 _OF_MECHANISM = (

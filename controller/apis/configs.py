@@ -16,6 +16,7 @@ from controller.machine import validation
 from controller.machine.commands.commands import AlterResourceConfigs, AlterTopicConfigs
 from controller.machine.configs.changes import check_resources
 from controller.machine.configs.groups import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, GroupConfig
+from controller.machine.configs.topic_configs import BROKER_CONFIGS
 from controller.machine.configs.values import ConfigType
 from controller.machine.configs.views import ConfigEntry, ConfigSource, ConfigSynonym, described_configs
 from controller.machine.errors import ErrorCode, Rejection
@@ -252,7 +253,7 @@ def _entries_of_named(api: ControllerApi, kind: int, name: str) -> list[ConfigEn
 
 
 def _entry(api: ControllerApi, row: GroupConfig, own: str | None) -> ConfigEntry:
-    if row.synonym is not None and row.synonym in broker_configs.BROKER_CONFIGS:
+    if row.synonym is not None and row.synonym in BROKER_CONFIGS:
         entry = broker_configs.cluster_wide_config(api, row.synonym)
         value, chain, doc = entry.value, entry.synonyms, entry.documentation
     else:

@@ -220,17 +220,12 @@ def _cell(text: str, width: int, to_the_right: bool) -> str:
 
 
 def _fit(widths: list[int], width: int) -> None:
-    over = sum(widths) + _GAP * (len(widths) - 1) - width
-    while over > 0:
-        columns = range(len(widths))
-        which = [n for n in columns if widths[n] > (COLUMN_MIN if n else width // 2)] or columns
-        widest = max(which, key=widths.__getitem__)
-        others = max((widths[n] for n in which if n != widest), default=COLUMN_MIN)
-        step = min(over, max(1, widths[widest] - max(others, COLUMN_MIN)), widths[widest] - COLUMN_MIN)
-        if step <= 0:
+    while sum(widths) + _GAP * (len(widths) - 1) > width:
+        shrinkable = [n for n, size in enumerate(widths) if size > COLUMN_MIN]
+        which = [n for n in shrinkable if n or widths[n] > width // 2] or shrinkable
+        if not which:
             return
-        widths[widest] -= step
-        over -= step
+        widths[max(which, key=widths.__getitem__)] -= 1
 
 
 def progress_to(size: int) -> Callable[[int], object]:

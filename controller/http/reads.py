@@ -18,7 +18,6 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from litestar.response import Stream
 from msgspec.structs import replace
 
-from controller.access.authorizer import StandardAuthorizer
 from controller.http import requests as parameters
 from controller.http.errors import HttpRequest, invalid
 from controller.http.following import Followers, ndjson, server_sent
@@ -230,7 +229,7 @@ async def access(
     """The effective ACLs, users and quotas: at most 1000 of each."""
     reader.require()
     cluster, authorizer = reader.api.cluster, reader.api.authorizer
-    if isinstance(authorizer, StandardAuthorizer) and authorizer.of_cluster is not None:
+    if authorizer is not None and authorizer.of_cluster is not None:
         cluster = await authorizer.of_cluster(cluster)
     return await reader.answer(overviews.access, cluster, text)
 

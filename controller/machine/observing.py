@@ -5,6 +5,8 @@ has applied its metadata."""
 from collections.abc import Iterable
 from itertools import filterfalse
 
+from msgspec.structs import replace
+
 from controller.machine.commands import commands
 from controller.machine.configs.changes import with_one_min_isr
 from controller.machine.decision import NOTHING, Answer, Decision, answered, topic_named
@@ -68,9 +70,7 @@ def begin_epoch(state: State, command: commands.BeginQuorumEpoch) -> Decision:
     """Starts the next leader epoch of the quorum. Without finalized features it also finalizes those of the command."""
     cluster = state.cluster
     last = cluster.quorum.leader_epoch if cluster.quorum is not None else 0
-    epoch = max(last + 1, command.epoch_min)
-    leader = (command.node_id, command.kraft_version, command.host, command.port, command.directory_id)
-    events: list[Event] = [catalog.QuorumEpochBegun(epoch, *leader, command.priority)]
+    events: list[Event] = [replace(command.leader, leader_epoch=max(last + 1, command.leader.leader_epoch))]
     if not cluster.features:
         events.append(catalog.FeaturesChanged(command.features, "initial features"))
         events += with_one_min_isr(cluster, command.features, command.request_id)

@@ -150,8 +150,7 @@ class QuorumClient(Peers):
             part = await self._fetched(found, quorum.leader_epoch, offset, last_epoch, READ_BYTES)
             snapshot = part.snapshot_id
             if snapshot.end_offset > offset:
-                async for data in self._snapshot(found, quorum.leader_epoch, snapshot):
-                    yield decode_batches(data)
+                yield decode_batches(await self._snapshot(found, quorum.leader_epoch, snapshot))
                 offset, last_epoch = snapshot.end_offset, snapshot.epoch
                 continue
             data = whole_batches(part.records or b"")
@@ -178,14 +177,12 @@ class QuorumClient(Peers):
             raise QuorumError(f"the metadata log cannot be read: {_error_text(code, None)}{needed}")
         return answer
 
-    async def _snapshot(
-        self, found: QuorumInfo, epoch: int, snapshot: quorum_messages.FetchSnapshotId
-    ) -> AsyncIterator[bytes]:
+    async def _snapshot(self, found: QuorumInfo, epoch: int, snapshot: quorum_messages.FetchSnapshotId) -> bytes:
         """The batches of a snapshot. Raises QuorumError."""
-        rest, position, size = b"", 0, 1
-        while position < size:
+        data, size = bytearray(), 1
+        while len(data) < size:
             part = quorum_messages.RequestPartitionSnapshot(
-                current_leader_epoch=epoch, snapshot_id=snapshot, position=position
+                current_leader_epoch=epoch, snapshot_id=snapshot, position=len(data)
             )
             request = quorum_messages.FetchSnapshotRequest(
                 cluster_id=found.cluster_id, max_bytes=READ_BYTES, topics=topics_of(part)
@@ -195,11 +192,9 @@ class QuorumClient(Peers):
             if answer is None or answer.error_code or not answer.unaligned_records:
                 code = response.error_code if answer is None else answer.error_code
                 raise QuorumError(f"the snapshot of node {found.leader_id} cannot be read: {_error_text(code, None)}")
-            size, position = answer.size, position + len(answer.unaligned_records)
-            rest += answer.unaligned_records
-            whole = whole_batches(rest)
-            rest = rest[len(whole) :]
-            yield whole
+            size = answer.size
+            data += answer.unaligned_records
+        return bytes(data)
 
     async def _read(self, found: QuorumInfo, request: Message, kind: type[R]) -> R:
         if found.leader is None:

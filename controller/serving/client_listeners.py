@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import structlog
 
-from controller.access.authorizer import Authorizer, StandardAuthorizer
+from controller.access.authorizer import StandardAuthorizer
 from controller.access.users import SECRET_BYTES, Users, UsersFileError
 from controller.apis.tables import HandlerTable, cluster_listener, controller_listener
 from controller.brokers.cluster.access import ClusterAcls
@@ -168,7 +168,7 @@ class ClientListeners(KafkaListeners):
     def address(self) -> Address:
         return Address(self.listeners[0].endpoint.host, self.servers[0].port)
 
-    def authorizer(self) -> Authorizer | None:
+    def authorizer(self) -> StandardAuthorizer | None:
         """The authorizer of the settings; None if everything is allowed."""
         settings = self._settings
         if not settings.authorizer_class_name:

@@ -3,7 +3,7 @@ setting and returns its value, or raises ValueError with the invalid part."""
 
 import ipaddress
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -34,17 +34,15 @@ def without_secret(key: str, text: str) -> str:
 class Setting(msgspec.Struct, frozen=True):
     """One setting. `default` is a text, or None if the setting has no value until it is set.
 
-    `form` describes allowed values that `kind` and `allowed` do not, and `parse` reads such values; `limits` describes
-    its further checks. `decides` marks a setting that decisions depend on: the log records its value. A `secret` is
-    never displayed, nor passed to policies. With `per_listener`, `listener.name.NAME.KEY` may set it for one listener,
-    whose NAME is in lower case.
+    `form` describes allowed values that `kind` and `allowed` do not, and `parse` reads such values. `decides` marks a
+    setting that decisions depend on: the log records its value. A `secret` is never displayed, nor passed to policies.
+    With `per_listener`, `listener.name.NAME.KEY` may set it for one listener, whose NAME is in lower case.
     """
 
     default: str | None
     allowed: Allowed = None
     form: str = ""
     parse: Callable[[str], object] | None = None
-    limits: str = ""
     kind: ConfigType = ConfigType.STRING
     decides: bool = False
     secret: bool = False
@@ -74,6 +72,15 @@ def setting(default: str | int | None, allowed: Allowed = None, **more: Any) -> 
 def long_setting(default: int, allowed: Allowed, **more: Any) -> Any:
     """Declares a field of ServeSettings whose type in Kafka is LONG, not INT."""
     return setting(default, allowed, kind=ConfigType.LONG, **more)
+
+
+def list_setting(default: Iterable[str], allowed: Collection[str], **more: Any) -> Any:
+    """Declares a field of ServeSettings that lists at least one of these values; duplicates count once."""
+    form = f"a comma-separated list of [{', '.join(allowed)}]"
+    parse = several(
+        lambda one: one if one in allowed else None, least=1, into=lambda found: tuple(dict.fromkeys(found))
+    )
+    return setting(",".join(default), form=form, parse=parse, **more)
 
 
 # --- parsers
@@ -160,12 +167,6 @@ def advertised(text: str) -> tuple[Endpoint, ...]:
 def protocol(text: str) -> tuple[str, str] | None:
     name, _, protocol = (part.strip().upper() for part in text.partition(":"))
     return (name, protocol) if name and protocol in PROTOCOLS else None
-
-
-def choices(allowed: tuple[str, ...]) -> Callable[[str], tuple[str, ...]]:
-    return several(
-        lambda text: text if text in allowed else None, least=1, into=lambda found: tuple(dict.fromkeys(found))
-    )
 
 
 def connections(text: str) -> tuple[str, int] | None:

@@ -10,19 +10,12 @@ Settings are read once, at the start; they cannot be changed at run time.
 
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
 
 import msgspec
 
-from controller.machine.configs.topic_configs import (
-    BROKER_SYNONYMS,
-    BY_NAME,
-    TIERED_STORAGE_KEY,
-    contradicting_defaults,
-)
-from controller.machine.configs.values import Bad, ConfigType, read_value, value_text
+from controller.machine.configs.topic_configs import BROKER_CONFIGS, BY_NAME, TOPIC_DEFAULTS, contradicting_defaults
+from controller.machine.configs.values import Bad, read_value, value_text
 from controller.machine.state import POLICY_PREFIX
 from controller.settings.forms import SECRET, Setting
 from controller.settings.properties import Property, SettingsError, read_file
@@ -38,7 +31,7 @@ def load_settings(config_file: Path | None = None, overrides: Sequence[str] = ()
     in_file = [] if config_file is None else read_file(config_file, f"the settings file {config_file}")
     given = {each.key: each for each in (*in_file, *_overrides(overrides))}
     external = (key for key, value in given.items() if value.origin != _SET and not _is_known(key))
-    ignored = [key for key in external if not key.startswith(_SECURITY_PREFIXES) and key in _kafka_settings()]
+    ignored = [key for key in external if not key.startswith(_SECURITY_PREFIXES) and key in BROKER_CONFIGS]
     ignored_texts = tuple(f"{key} ({_REPLACEMENTS[key]})" if key in _REPLACEMENTS else key for key in ignored)
     given = {key: value for key, value in given.items() if key not in ignored}
     _check_keys(given)
@@ -79,8 +72,7 @@ _REPLACEMENTS = {
     "process.roles": "--brokers selects the brokers",
 }
 _TOPIC_DEFAULTS: Mapping[str, Setting] = {
-    **{key: Setting("", one.allowed, kind=one.kind, key=key) for key, one in BROKER_SYNONYMS.items()},
-    TIERED_STORAGE_KEY: Setting("", kind=ConfigType.BOOLEAN, key=TIERED_STORAGE_KEY),
+    key: Setting("", row.allowed, kind=row.kind, key=key) for key, row in TOPIC_DEFAULTS.items()
 }
 
 
@@ -91,13 +83,6 @@ def _is_known(key: str) -> bool:
     if key.startswith(PER_LISTENER_PREFIX):
         return key.removeprefix(PER_LISTENER_PREFIX).partition(".")[2] in PER_LISTENER
     return key in BY_KEY or key in _TOPIC_DEFAULTS or key.startswith(POLICY_PREFIX)
-
-
-@cache
-def _kafka_settings() -> frozenset[str]:
-    """The names of all settings of Kafka's brokers, from the table for DescribeConfigs."""
-    table = files("controller.apis").joinpath("broker_configs.json").read_bytes()
-    return frozenset(row[0] for row in msgspec.json.decode(table)) | {"log.dir"}
 
 
 def _check_keys(given: Mapping[str, Property]) -> None:
@@ -115,11 +100,11 @@ def _hint(key: str) -> str:
         return _REPLACEMENTS[key]
     if key.startswith(PER_LISTENER_PREFIX):
         return f"listener.name.NAME. may be followed by {', '.join(sorted(PER_LISTENER))}"
-    if key in _kafka_settings():
+    if key in BROKER_CONFIGS:
         return "only Kafka's brokers have it"
     topics = BY_NAME.get(key)
     if topics is not None and topics.synonyms:
-        return f"the setting for all topics is {topics.synonyms[0].name}"
+        return f"the setting for all topics is {next(iter(topics.synonyms))}"
     near = get_close_matches(key, [*BY_KEY, *_TOPIC_DEFAULTS], n=1, cutoff=0.8)
     return f"did you mean {near[0]}?" if near else "docs/settings.md lists all settings"
 
@@ -146,7 +131,7 @@ def _read(setting: Setting, given: Property | None) -> tuple[object, str | None]
     try:
         found = value if setting.parse is None else setting.parse(text)
     except ValueError as error:
-        raise _refused(given, setting.allowed_text + setting.limits, str(error)) from None
+        raise _refused(given, setting.allowed_text, str(error)) from None
     return found, value_text(value) if text else setting.default
 
 

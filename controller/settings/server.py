@@ -15,7 +15,7 @@ from controller.machine.configs.values import AtLeast, Between, OneOf
 from controller.machine.state import POLICY_PREFIX
 from controller.policy.loading import source_hashes
 from controller.settings import forms
-from controller.settings.forms import Setting, long_setting, setting, without_secret
+from controller.settings.forms import Setting, list_setting, long_setting, setting, without_secret
 from events.catalog import Configs, Endpoint
 
 LISTENER_MECHANISMS: Final = ("OAUTHBEARER", *MECHANISMS)
@@ -189,17 +189,15 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Length of a quota window."""
     listeners: tuple[Endpoint, ...] = setting(
         "",
-        form="NAME://HOST:PORT, several separated by commas",
+        form="NAME://HOST:PORT, several separated by commas with ports from 0 to 65535 and unique names and addresses",
         parse=forms.listeners,
-        limits=" with ports from 0 to 65535 and unique names and addresses",
     )
     """The addresses to listen on for Kafka clients, instead of --kafka. An empty host means all addresses of the
     machine; port 0 means any free port."""
     advertised_listeners: tuple[Endpoint, ...] = setting(
         "",
-        form="NAME://HOST:PORT",
+        form="NAME://HOST:PORT with a port from 1 to 65535 and a host that clients can reach, not 0.0.0.0",
         parse=forms.advertised,
-        limits=" with a port from 1 to 65535 and a host that clients can reach, not 0.0.0.0",
     )
     """The addresses that clients get in Metadata. The default for each listener is the address where it listens."""
     listener_security_protocol_map: Mapping[str, str] = setting(
@@ -222,12 +220,7 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     ssl_client_auth: str = setting("none", OneOf(("none", "requested", "required")), per_listener=True)
     """Clients of an SSL listener must present a certificate (required), or can (requested). SASL_SSL listeners only use
     listener.name.NAME.ssl.client.auth (KIP-684)."""
-    ssl_enabled_protocols: tuple[str, ...] = setting(
-        ",".join(TLS_VERSIONS),
-        form=f"a comma-separated list of [{', '.join(TLS_VERSIONS)}]",
-        parse=forms.choices(tuple(TLS_VERSIONS)),
-        per_listener=True,
-    )
+    ssl_enabled_protocols: tuple[str, ...] = list_setting(TLS_VERSIONS, TLS_VERSIONS, per_listener=True)
     """The enabled TLS versions."""
     ssl_principal_mapping_rules: str = setting(
         "DEFAULT",
@@ -238,11 +231,8 @@ class ServeSettings(msgspec.Struct, frozen=True, kw_only=True):
     )
     """How the name in a client certificate becomes a principal: the first matching rule is used, DEFAULT uses the whole
     name (KIP-371)."""
-    sasl_enabled_mechanisms: tuple[str, ...] = setting(
-        "SCRAM-SHA-512,SCRAM-SHA-256",
-        form=f"a comma-separated list of [{', '.join(LISTENER_MECHANISMS)}]",
-        parse=forms.choices(LISTENER_MECHANISMS),
-        per_listener=True,
+    sasl_enabled_mechanisms: tuple[str, ...] = list_setting(
+        ("SCRAM-SHA-512", "SCRAM-SHA-256"), LISTENER_MECHANISMS, per_listener=True
     )
     """The SASL mechanisms that clients may use. PLAIN needs users.file, OAUTHBEARER
     sasl.oauthbearer.jwks.endpoint.url."""

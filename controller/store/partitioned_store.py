@@ -35,14 +35,9 @@ class PartitionedStore:
         self._clusters: tuple[Cluster, ...] = ()
         self._cluster = Cluster()
 
-    def of(self, name: str) -> TopicStore:
-        """The store of the partition of this name."""
-        return self._stores[self._partition_of(shard_key(name))]
-
     @property
     def durable_counts(self) -> Counts:
-        counts = [store.durable_counts for store in self._stores]
-        return Counts(sum(each.topics for each in counts), sum(each.partitions for each in counts))
+        return sum((store.durable_counts for store in self._stores), Counts())
 
     @property
     def durable_cluster(self) -> Cluster:
@@ -55,7 +50,7 @@ class PartitionedStore:
         return self._cluster
 
     def durable_named(self, name: str) -> Topic | None:
-        return self.of(name).durable_named(name)
+        return self._stores[self._partition_of(shard_key(name))].durable_named(name)
 
     def durable_name_of(self, topic_id: bytes) -> TopicName | None:
         names = (store.durable_name_of(topic_id) for store in self._stores)

@@ -124,8 +124,7 @@ class TopicStore:
         changed = [(key, before, after) for key, (before, after) in self._used.items() if after is not before]
         for key, before, after in changed:
             put_topic(puts, key, before, after)
-            if before is None or after is None or _indexed(before) != _indexed(after):
-                put_entries(puts, _index_entries(key, before), _index_entries(key, after))
+            put_entries(puts, _index_entries(key, before), _index_entries(key, after))
             put_replicas(puts, self._log, key, before, after)
         self._count_changed()
         for group in self._groups_changed:
@@ -280,10 +279,6 @@ def stored_counts(log: StateKeys, group: str) -> Counts:
 def slice_of(topics: Iterable[Topic], limit: int, partitions_max: int) -> list[Topic]:
     """The first `limit` topics; fewer if they have `partitions_max` partitions together."""
     return next(grouped(topics, partitions_max, lambda topic: len(topic.partitions), limit), [])
-
-
-def _indexed(topic: Topic) -> tuple[object, ...]:
-    return topic.topic_id, topic.created_offset, topic.ready_at_ms is None, topic.name
 
 
 def _index_entries(key: ShardKey, topic: Topic | None) -> dict[bytes, bytes]:

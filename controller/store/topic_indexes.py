@@ -166,12 +166,6 @@ class Tallies(msgspec.Struct, frozen=True, array_like=True):
             placeholders += count * one.placeholders
         return Health(under_replicated, offline, placeholders)
 
-    def leads(self, broker_id: int) -> bool:
-        return self.brokers.get(broker_id, (0, 0))[0] > 0
-
-    def has_replicas(self, broker_id: int) -> bool:
-        return broker_id in self.brokers
-
     def plus(self, other: Tallies) -> Tallies:
         """The sums of both, or these sums after the changes `other`."""
         return Tallies(_sums(self.brokers, other.brokers), _sums(self.situations, other.situations))

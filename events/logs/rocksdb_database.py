@@ -34,14 +34,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 from weakref import WeakSet
 
 from rocksdict import (
     AccessType,
     BlockBasedOptions,
     Cache,
-    Checkpoint,
     DbClosedError,
     DBCompressionType,
     DBRecoveryMode,
@@ -105,7 +104,22 @@ class Database:
     would hold iterators too.
     """
 
-    def __init__(self, path: Path, cache_bytes: int, recovery: DBRecoveryMode, *, read_only: bool = False) -> None:
+    def __init__(self, path: Path, opened: Rdict) -> None:
+        """`path` is the log's folder, which error messages name."""
+        self.path = path
+        self._readers = Readers()
+        self._frozen: WeakSet[Frozen] = WeakSet()
+        self._events = opened
+        self._views = opened.get_column_family(VIEWS)
+        self.get_event: Callable[[Any], Any] = self._events.get
+        """Get the event under a key, or the events under a list of keys; None for missing ones."""
+        self.get_view: Callable[[Any], Any] = self._views.get
+        self.views_handle = self._events.get_column_family_handle(VIEWS)
+        self.sync = self._events.flush_wal
+        self._write_options = WriteOptions()
+
+    @classmethod
+    def open(cls, path: Path, cache_bytes: int, recovery: DBRecoveryMode, *, read_only: bool = False) -> Self:
         """Open, creating what is missing unless `read_only`. Raises what RocksDB raises."""
         # RocksDB's LRU cache has 64 shards. The bloom filter of a file of a million views is larger than a shard, so it
         # would not be cached. Each read of a view would then read the filter again: a millisecond instead of 5 µs.
@@ -114,17 +128,7 @@ class Database:
         events = _options(cache, buffers, recovery, bloom=False)
         views = _options(cache, buffers, recovery, bloom=True)
         access = AccessType.read_only(False) if read_only else AccessType.read_write()
-        self.path = path
-        self._readers = Readers()
-        self._frozen: WeakSet[Frozen] = WeakSet()
-        self._events = Rdict(str(path), events, column_families={VIEWS: views}, access_type=access)
-        self._views = self._events.get_column_family(VIEWS)
-        self.get_event: Callable[[Any], Any] = self._events.get
-        """Get the event under a key, or the events under a list of keys; None for missing ones."""
-        self.get_view: Callable[[Any], Any] = self._views.get
-        self.views_handle = self._events.get_column_family_handle(VIEWS)
-        self.sync = self._events.flush_wal
-        self._write_options = WriteOptions()
+        return cls(path, Rdict(str(path), events, column_families={VIEWS: views}, access_type=access))
 
     def write(self, batch: WriteBatch) -> None:
         """Apply a batch atomically, without syncing."""
@@ -189,9 +193,6 @@ class Database:
                 keys.append(key)
                 at.seek(key[:-8] + past)
         return keys
-
-    def checkpoint(self, path: Path) -> None:
-        Checkpoint(self._events).create_checkpoint(str(path))
 
     def close(self) -> None:
         """Close the database and release its lock, without syncing."""

@@ -12,8 +12,7 @@ Failures. After a failed write or flush RocksDB rejects writes. Linux may have d
 write, so RocksDB's memory may differ from the disk. `recover` reopens the database from the disk. Until then reads
 continue, and may return commits that `recover` finds lost.
 
-Non-goal: a second writer of the folder. Readers in other processes open a RocksDB secondary, or a copy made by
-`checkpoint`.
+Non-goal: a second writer of the folder. Readers in other processes open a RocksDB secondary.
 """
 
 import os
@@ -130,8 +129,6 @@ class RocksDbLog(WholeLog):
             return self._durable_offset
 
     def mark_durable(self) -> None:
-        """Mark everything written so far as durable, because another store has it too. The next `flush` still syncs
-        it to this disk."""
         self._durable_elsewhere_offset = self.next_offset
 
     def recover(self) -> int:
@@ -143,19 +140,6 @@ class RocksDbLog(WholeLog):
             self._open_database()
             self._failure = None
             return self.next_offset
-
-    def checkpoint(self, path: str | os.PathLike[str]) -> None:
-        """Copy the log to a new folder, for audits.
-
-        On the same file system its table files become hard links, which takes milliseconds. Raises FileExistsError,
-        LogDiskFull, LogWriteError, LogError.
-        """
-        if os.path.lexists(path):
-            raise FileExistsError(f"{path} already exists: name a new folder for the copy")
-        try:
-            self._readable().checkpoint(Path(path))
-        except Exception as error:
-            raise classify(error, Path(path), log.LogWriteError) from error
 
     def close(self) -> None:
         if self._closed:

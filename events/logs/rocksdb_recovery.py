@@ -175,20 +175,20 @@ def open_checked(path: Path, cache_bytes: int, durable: int) -> tuple[Database, 
 
 def _open_whole(path: Path, cache_bytes: int, durable: int) -> tuple[Database, int | None]:
     try:
-        return Database(path, cache_bytes, DBRecoveryMode.absolute_consistency()), None
+        return Database.open(path, cache_bytes, DBRecoveryMode.absolute_consistency()), None
     except Exception as error:
         refused = classify(error, path)
         if not isinstance(refused, log.LogCorrupted):
             raise
     try:
-        reader = Database(path, cache_bytes, DBRecoveryMode.point_in_time(), read_only=True)  # changes nothing on disk
+        reader = Database.open(path, cache_bytes, DBRecoveryMode.point_in_time(), read_only=True)
     except Exception:
         raise refused from None
     with closing(reader):
         readable = reader.tail()
     if readable < durable:
         raise lost(path, readable, durable, f"its write-ahead log can be read only up to offset {readable} ({refused})")
-    return Database(path, cache_bytes, DBRecoveryMode.point_in_time()), readable
+    return Database.open(path, cache_bytes, DBRecoveryMode.point_in_time()), readable
 
 
 def lost(path: Path, end: int, durable: int, what: str) -> log.LogCorrupted:

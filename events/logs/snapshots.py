@@ -145,7 +145,6 @@ class Snapshot:
         return next((block[at + 1] for at in range(0, len(block), 2) if block[at] == key), None)
 
     def scan(self, prefix: bytes = b"", start_after: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
-        """The state keys that begin with `prefix`, in byte order, from the first one after `start_after`."""
         lower, upper = key_range(prefix, start_after)
         for number in range(max(0, bisect_right(self._first_keys, lower) - 1), len(self._first_keys)):
             if upper is not None and self._first_keys[number] >= upper:

@@ -11,7 +11,7 @@ Tail. Through the index, each later event costs one block read. To list all topi
 events once in log order. So a list of long pages gets a tail: all events since the snapshot, cached in
 memory by shard key. A log caches one tail. It is dropped when its list ends, and may be replaced after
 ABANDONED_AFTER_PAGES long pages of other points in time. A tail takes at most `TAIL_BYTES` for each name or event of a
-page. The garbage collector tracks none of its events.
+page.
 
 Non-goals: it takes no snapshots and no locks.
 """
@@ -19,13 +19,14 @@ Non-goals: it takes no snapshots and no locks.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
+from functools import reduce
 from heapq import merge
-from itertools import chain, groupby, islice
+from itertools import chain, groupby, islice, starmap
 from operator import itemgetter
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -38,7 +39,7 @@ from events.logs.snapshots import Snapshot, SnapshotDamaged, nearest_snapshot
 from events.names import ShardKey, shard_key
 from projections.queries.snapshot_rows import snapshot_cluster, snapshot_creation, snapshot_topic, snapshot_topics
 from projections.views.brokers import NO_CLUSTER, ClusterRow, fold_cluster
-from projections.views.rows import Creation, TopicPast, TopicRow, fold_topics
+from projections.views.rows import Creation, TopicPast, TopicRow, fold_topic
 
 PAUSE_S = 0.0002
 """The length of a pause: enough for the writing thread to get the interpreter lock."""
@@ -52,6 +53,10 @@ SCANNED_PER_PAUSE = 1000
 """Names and events of a list between two pauses: some milliseconds."""
 TAIL_BYTES = 4096
 """The memory of a tail for each name or event that a page may scan: 80 MB for a single log."""
+EVENT_BYTES = 150
+"""The memory of an event in a tail besides its bytes."""
+ABANDONED_AFTER_PAGES = 20
+"""After this many long pages of other points in time, the list that uses a tail is assumed to be abandoned."""
 SCANNED_MAX = 20_000
 """A page of a list of the past ends after so many names and events: some tenths of a second."""
 MayShow = Callable[[str], bool]
@@ -79,6 +84,15 @@ class TopicPage(msgspec.Struct, frozen=True):
     reached: ShardKey | None
 
 
+class Tail(NamedTuple):
+    """The events from `start` until before `end`, by shard key; None if they exceed the limit, so that no page
+    reads them again."""
+
+    start: int
+    end: int
+    events: Mapping[ShardKey, Sequence[tuple[int, bytes]]] | None
+
+
 class Past:
     """The past of one log. A query calls `pause` at regular intervals."""
 
@@ -86,6 +100,8 @@ class Past:
         self.log = log
         self._closed = threading.Event()
         self._tail: Tail | None = None
+        self._passed_by = 0
+        """Long pages of other points in time since the tail was used."""
         self._cluster: tuple[int, ClusterRow] = (0, NO_CLUSTER)
         self._archived: Snapshot | None = None
 
@@ -186,21 +202,28 @@ class Past:
 
     def _tail_of(self, start: int, end: int, bytes_max: int, *, continues: bool) -> Tail | None:
         """The cached tail, if it has this range. Otherwise a long page that continues a list replaces it, unless
-        another list uses it. None if there is no such tail. Any thread may call this: a tail does not change once it is
-        read."""
+        another list uses it. None if there is no such tail. Any thread may call this: a tail does not change."""
         tail = self._tail
-        if tail is not None and (tail.start, tail.end) == (start, end):
-            tail.passed_by = 0
-        elif not continues:
-            return None
-        elif tail is not None and tail.passed_by < ABANDONED_AFTER_PAGES:
-            tail.passed_by += 1
-            return None
-        else:
-            tail = Tail(start, end)
-            tail.read(self.log, bytes_max, self.pause)
-            self._tail = tail
-        return tail if tail.is_whole else None
+        if tail is None or (tail.start, tail.end) != (start, end):
+            if not continues:
+                return None
+            if tail is not None and self._passed_by < ABANDONED_AFTER_PAGES:
+                self._passed_by += 1
+                return None
+            tail = self._tail = self._read_tail(start, end, bytes_max)
+        self._passed_by = 0
+        return None if tail.events is None else tail
+
+    def _read_tail(self, start: int, end: int, bytes_max: int) -> Tail:
+        events: dict[ShardKey, list[tuple[int, bytes]]] = {}
+        for offset, value in self.log.read(start, end):
+            events.setdefault(shard_key(topic_of(offset, value) or ""), []).append((offset, value))
+            bytes_max -= len(value) + EVENT_BYTES
+            if bytes_max < 0:
+                return Tail(start, end, None)
+            if offset % SCANNED_PER_PAUSE == 0:
+                self.pause()
+        return Tail(start, end, events)
 
     def _each(
         self,
@@ -214,7 +237,11 @@ class Past:
         """The keys of candidates, each with its visible topic and the number of events that were folded."""
         while some := list(islice(candidates, at_once)):
             visible = {key: None for key, _ in some if _may_show_some(key, may_show)}
-            later = self._events_under(list(visible), start, end) if tail is None else map(tail.events, visible)
+            if tail is None or tail.events is None:
+                later = self._events_under(list(visible), start, end)
+            else:
+                stored = (tail.events.get(key, ()) for key in visible)
+                later = ((len(of_key), starmap(decode_event, of_key)) for of_key in stored)
             for key, topic in some:
                 number, events = next(later) if key in visible else (0, ())
                 yield key, _folded(topic, events, may_show), number
@@ -266,51 +293,10 @@ def _may_show_some(key: ShardKey, may_show: MayShow) -> bool:
 def _folded(topic: TopicRow | None, events: Iterable[Recorded], may_show: MayShow) -> TopicRow | None:
     """The visible topic of a key: the topic in the snapshot with the later events applied. Several names may have the
     key, but only one topic exists at a time."""
-    row = fold_topics(TopicPast(topic), events).row
+    row = reduce(fold_topic, events, TopicPast(topic)).row
     return row if row is not None and may_show(row.name) else None
 
 
 def topic_of_record(record: Recorded) -> str | None:
     """The topic name of an event, if it has one."""
     return getattr(record.event, "topic", None)
-
-
-EVENT_BYTES = 100
-"""The memory of an event in a tail besides its bytes."""
-TAIL_EVENTS_PER_PAUSE = 4000
-"""Events to read into a tail between two pauses: some milliseconds."""
-ABANDONED_AFTER_PAGES = 20
-"""After this many long pages of other points in time, the list that uses a tail is assumed to be abandoned."""
-
-
-class Tail:
-    """The events from `start` until before `end`, by shard key."""
-
-    def __init__(self, start: int, end: int) -> None:
-        self.start, self.end = start, end
-        self.is_whole = False
-        """False if the events exceed the limit; it is then cached only to prevent another attempt."""
-        self.passed_by = 0
-        """Long pages of other points in time since this tail was used."""
-        self._values: list[bytes] = []
-        self._numbers: dict[ShardKey, list[int]] = {}
-        """The numbers of the events under each key."""
-
-    def read(self, log: EventLog, bytes_max: int, pause: Callable[[], None]) -> None:
-        """Read the events. Raises LogError, EventDecodeError, and the errors of `pause`."""
-        room = bytes_max
-        for number, (offset, value) in enumerate(log.read(self.start, self.end)):
-            self._numbers.setdefault(shard_key(topic_of(offset, value) or ""), []).append(number)
-            self._values.append(value)
-            room -= len(value) + EVENT_BYTES
-            if room < 0:
-                self._values, self._numbers = [], {}
-                return
-            if number % TAIL_EVENTS_PER_PAUSE == 0:
-                pause()
-        self.is_whole = True
-
-    def events(self, key: ShardKey) -> tuple[int, Iterable[Recorded]]:
-        """The number of events under a shard key, and the events in order. Raises EventDecodeError."""
-        numbers = self._numbers.get(key, ())
-        return len(numbers), (decode_event(self.start + number, self._values[number]) for number in numbers)

@@ -2,15 +2,10 @@
 creation have. Nothing in a row depends on the state of brokers.
 """
 
-from collections.abc import Iterable
-from functools import reduce
-from itertools import groupby
-
 import msgspec
 from msgspec.structs import replace
 
 from controller.machine.apply import CannotApply, apply_topic
-from controller.machine.partitions.blocks import changed
 from controller.machine.state import Topic
 from events import catalog
 from events.catalog import Recorded, Verdict
@@ -77,27 +72,6 @@ def fold_topic(past: TopicPast, record: Recorded) -> TopicPast:
     if isinstance(topic, TopicRow):
         return replace(past, row=topic)
     return replace(past, row=row_of(topic, creation_of(record, past.request)))
-
-
-def fold_topics(past: TopicPast, records: Iterable[Recorded]) -> TopicPast:
-    """The past of a name after some events, in order. Changes of a partition before its last one are skipped. Raises
-    CannotApply."""
-    for is_of_partition, some in groupby(records, lambda one: isinstance(one.event, catalog.PartitionChanged)):
-        if is_of_partition:
-            past = _with_newest(past, {one.event.partition: one for one in some})  # type: ignore[union-attr]
-        else:
-            past = reduce(fold_topic, some, past)
-    return past
-
-
-def _with_newest(past: TopicPast, newest: dict[int, Recorded]) -> TopicPast:
-    """The past of a name with the newest change of some partitions."""
-    row = past.row
-    for index, record in newest.items():
-        if row is None or not 0 <= index < len(row.partitions):
-            raise CannotApply(record, f"partition {index} does not exist")
-    after = {index: record.event.after for index, record in newest.items()}  # type: ignore[union-attr]
-    return replace(past, row=replace(row, partitions=changed(row.partitions, after)))  # type: ignore[union-attr,type-var]
 
 
 class Creation(msgspec.Struct, frozen=True, array_like=True, gc=False):

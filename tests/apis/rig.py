@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from controller.access.authorizer import Authorizer
+from controller.access.authorizer import StandardAuthorizer
 from controller.apis.tables import HandlerTable, broker_listener, controller_listener
 from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import ControllerApi
@@ -108,7 +108,7 @@ async def rig(
     settings: Mapping[str, str] | None = None,
     *,
     brokers: int = 3,
-    authorizer: Authorizer | None = None,
+    authorizer: StandardAuthorizer | None = None,
     broker_listeners: bool = False,
     endpoint: Endpoint = ENDPOINT,
 ) -> AsyncIterator[Rig]:

@@ -2,7 +2,7 @@
 
 import re
 
-from controller.access.authorizer import Operation, Requester, ResourceType
+from controller.access.authorizer import Operation, Requester, ResourceType, StandardAuthorizer
 from controller.kafka.messages import ApiKey
 from controller.kafka.messages.clients import (
     ConsumerGroupDescribeRequest,
@@ -23,6 +23,7 @@ from controller.kafka.messages.cluster import UpdateFeaturesRequest
 from controller.kafka.messages.configs import ListConfigResourcesRequest
 from controller.kafka.messages.quorum import DescribeQuorumPartition, DescribeQuorumRequest
 from controller.kafka.messages.topics import ElectLeadersRequest
+from controller.machine.access.acls import Acls
 from controller.machine.errors import ErrorCode
 from controller.quorum.raft.role import topics_of
 from events.catalog import CreateRejected
@@ -32,10 +33,11 @@ BOB = "User:bob"
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-class Granted:
+class Granted(StandardAuthorizer):
     """Everybody may do the listed operations; User:ANONYMOUS may do everything."""
 
     def __init__(self, *grants: tuple[Operation, ResourceType, str]) -> None:
+        super().__init__(Acls)
         self._grants = set(grants)
 
     def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:

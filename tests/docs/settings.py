@@ -72,7 +72,7 @@ def _server_row(setting: Setting) -> tuple[str, ...]:
 
 
 def _topic_row(row: TopicConfig) -> tuple[str, ...]:
-    return (f"`{row.name}`", ", ".join(f"`{synonym.name}`" for synonym in row.synonyms))
+    return (f"`{row.name}`", ", ".join(f"`{synonym}`" for synonym in row.synonyms))
 
 
 def _typed(allowed: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from controller.access.authorizer import Authorizer, Operation, Requester, ResourceType
+from controller.access.authorizer import Operation, Requester, ResourceType, StandardAuthorizer
 from controller.brokers.simulated import SimulatedBrokers
 from controller.controller_api import ControllerApi
 from controller.engine.group_commit import Controller
@@ -16,6 +16,7 @@ from controller.engine.reports import Reports
 from controller.http.gate import Logins
 from controller.http.metrics import Metrics
 from controller.http.server import HttpServer
+from controller.machine.access.acls import Acls
 from controller.policy import RequestMetadata
 from controller.policy.interface import Request
 from events.catalog import Endpoint, Observation, Verdict
@@ -54,11 +55,15 @@ def owned(request: RequestMetadata) -> Verdict:
     return Verdict("allowed", observed=noted)
 
 
-class Rules:
+class Rules(StandardAuthorizer):
     """An authorizer given as a function."""
 
     def __init__(self, allows: Callable[[Requester, Operation, ResourceType, str], bool]) -> None:
-        self.allows = allows
+        super().__init__(Acls)
+        self._rule = allows
+
+    def allows(self, requester: Requester, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        return self._rule(requester, operation, resource_type, name)
 
     def allows_any(self, requester: Requester, operation: Operation, resource_type: ResourceType) -> bool:
         """Always True: there may be such a resource."""
@@ -87,7 +92,7 @@ class Service:
         log: EventLog,
         settings: dict[str, str],
         judge: Judge | None = None,
-        authorizer: Authorizer | None = None,
+        authorizer: StandardAuthorizer | None = None,
         logins: Logins | None = None,
     ) -> None:
         self.log = log

@@ -101,13 +101,13 @@ def key(offset: int) -> bytes:
 def changed(folder: Path, statement: str) -> None:
     """Run a statement on the pairs of a log's database and rewrite it, so that RocksDB reports no corruption."""
     open_log(folder).close()
-    database = Database(folder, 8 << 20, DBRecoveryMode.absolute_consistency())
+    database = Database.open(folder, 8 << 20, DBRecoveryMode.absolute_consistency())
     pairs = Pairs(dict(pages(database.event_page)), dict(pages(database.view_page)))
     database.close()
     names = {"events": pairs.events, "views": pairs.views, "view": pairs.view, "key": key, "FORGED": FORGED}
     exec(statement, names)
     shutil.rmtree(folder)
-    database = Database(folder, 8 << 20, DBRecoveryMode.absolute_consistency())
+    database = Database.open(folder, 8 << 20, DBRecoveryMode.absolute_consistency())
     batch = WriteBatch(raw_mode=True)
     for name, value in pairs.events.items():
         batch.put(name, value)

@@ -19,7 +19,7 @@ from events.catalog import (
     TopicReady,
 )
 from events.names import BrokerId, Offset, RequestId, ShardKey, TopicName, shard_key
-from projections.views.rows import NO_PAST, TopicPast, deleted_by, fold_topic, fold_topics
+from projections.views.rows import NO_PAST, TopicPast, deleted_by, fold_topic
 from projections.views.topics import health, offline_replicas
 from tests.machine.tables import command, given
 from tests.store.test_store import Bench, topic
@@ -181,5 +181,3 @@ def test_an_inapplicable_event_fails_the_fold_with_its_offset(event: object, exi
     record = Recorded(Offset(99), 0, Cause("X", RequestId("x")), event)  # type: ignore[arg-type]
     with pytest.raises(CannotApply, match="at offset 99 cannot be applied"):
         fold_topic(past, record)
-    with pytest.raises(CannotApply, match="at offset 99 cannot be applied"):
-        fold_topics(past, [record])

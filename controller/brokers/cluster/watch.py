@@ -61,11 +61,10 @@ class ClusterWatch:
         """Scan brokers and topics once. Raises ClusterUnreachable."""
         payload, metadata = await self._link.all_metadata()
         await self._report_brokers(metadata.brokers)
-        if payload == self._payload:
-            return
-        agrees = await self._compare(metadata)
-        agrees = await self._report_deleted(metadata) and agrees
-        self._payload = payload if agrees else None
+        if payload != self._payload:
+            self._payload = payload  # until there is a difference
+            await self._compare(metadata)
+            await self._report_deleted(metadata)
 
     async def _report_brokers(self, seen: Sequence[NodeEndpoint]) -> None:
         sink, cluster = self._sink, self._sink.store.durable_cluster
@@ -79,9 +78,9 @@ class ClusterWatch:
             report_failed(sink, broker_id, "not live in the cluster")
         await sink.decided()
 
-    async def _compare(self, metadata: ClusterMetadata) -> bool:
-        """Submit all differences. Returns whether there were none."""
-        agrees, new_topics = True, list[SeenTopic]()
+    async def _compare(self, metadata: ClusterMetadata) -> None:
+        """Submit all differences."""
+        new_topics: list[SeenTopic] = []
         for topics in grouped(metadata.topics.values(), TOPICS_PER_SLICE, lambda _: 1):
             for seen in topics:
                 if not self._owns(seen.name):
@@ -89,7 +88,7 @@ class ClusterWatch:
                 topic = self._sink.store.durable(shard_key(seen.name))
                 if topic is not None and topic.name == seen.name and not differs(topic, seen):
                     continue
-                agrees = False
+                self.rescan_all()
                 if self._is_own_change(seen.name) or seen.topic_id in self._actions.deleted:
                     continue
                 if topic is None or (topic.topic_id != seen.topic_id and not is_provisional(topic)):
@@ -105,7 +104,6 @@ class ClusterWatch:
                 if seen.name in configs and not self.is_busy(seen.name):
                     self.report(topic, seen, configs[seen.name])
             await self._sink.decided()
-        return agrees
 
     def _is_own_change(self, name: TopicName) -> bool:
         """True if a difference is our own change, in progress or to be resumed."""
@@ -129,12 +127,11 @@ class ClusterWatch:
             )
         )
 
-    async def _report_deleted(self, metadata: ClusterMetadata) -> bool:
-        """Submit deleted topics. Returns whether there were none."""
-        agrees = True
+    async def _report_deleted(self, metadata: ClusterMetadata) -> None:
         for topics in topic_slices(lambda: self._sink.store, PARTITIONS_SHOWN_AT_ONCE):
             missing = [topic for topic in topics if topic.name not in metadata.topics]
-            agrees = agrees and not missing
+            if missing:
+                self.rescan_all()
             deleted = [topic for topic in missing if not is_provisional(topic) and not self.is_busy(topic.name)]
             if deleted:
                 live = [BrokerId(broker.node_id) for broker in metadata.brokers]
@@ -152,7 +149,6 @@ class ClusterWatch:
                         )
                 await self._sink.decided()
             await asyncio.sleep(0)
-        return agrees
 
     # --- configs
 

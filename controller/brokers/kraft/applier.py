@@ -187,7 +187,7 @@ class BatchApplier:
         self, recorder: Recorder, at_ms: int, decided: ExternalDecision, found: Imported, end: int
     ) -> list[Recorded]:
         """Apply imported events. With them the event log covers everything below `end`."""
-        self._projector.import_ids(found.ids)
+        self._projector.ids = self._projector.ids.after(found.ids)
         self._projector.begin_import(end)
         if found.unsupported is not None:
             logger.error("unsupported record: this node will not lead", what=found.unsupported)
@@ -224,8 +224,7 @@ class BatchApplier:
         image, batches = MetadataImage(), batches_of(self._files.newest_snapshot())
         await asyncio.to_thread(image.fold, batches, keep_mismatched=True)
         if page is not None:
-            ids = self._projector.ids
-            self._projector.replace_ids(ids_in(image, recorder.state.cluster, ids))
+            self._projector.ids = ids_in(image, recorder.state.cluster, self._projector.ids)
         at_ms = max(image.timestamp_ms, recorder.last_ms)
         skipped = HistorySkipped(
             self.applied, snapshot.end_offset, snapshot.epoch, "away for longer than the log is retained"
@@ -289,7 +288,8 @@ def ids_in(image: MetadataImage, cluster: Cluster, before: ProtocolIds) -> Proto
     Only ACLs that the state has are included; the others are imported as differences."""
     brokers = image.all(kinds.RegisterBrokerRecord)
     entries = {each.id: acl_of(each) for each in image.all(kinds.AccessControlEntryRecord)}
-    older = {acl_id: acl for acl_id, acl in before.acls.items() if acl not in set(entries.values())}
+    current = set(entries.values())
+    older = {acl_id: acl for acl_id, acl in before.acls.items() if acl not in current}
     return ProtocolIds(
         {BrokerId(each.broker_id): each.broker_epoch for each in brokers},
         {acl_id: acl for acl_id, acl in {**older, **entries}.items() if acl in cluster.acls},

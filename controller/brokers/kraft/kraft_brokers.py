@@ -14,7 +14,7 @@ process becomes leader. The metric `topicwright_configs_unreadable` counts the v
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 import structlog
@@ -55,6 +55,7 @@ from events.catalog import (
     BrokerUnregistered,
     Configs,
     Event,
+    QuorumEpochBegun,
     Recorded,
     ResourceConfigsChanged,
     TopicConfigsChanged,
@@ -82,7 +83,8 @@ class UnreadableConfigs:
     )
 
     def __init__(self) -> None:
-        self._found: dict[tuple[int, str], Configs] = {}
+        self._found: dict[tuple[int, str], tuple[str, ...]] = {}
+        """By kind and name of a resource: a line for each unreadable config, with the command that repairs it."""
 
     @property
     def count(self) -> int:
@@ -118,22 +120,18 @@ class UnreadableConfigs:
                 self._update(event.kind, event.name, event.configs)
 
     def lines(self) -> Iterator[str]:
-        """A line for each unreadable config, with the command that repairs it."""
-        for (kind, resource), configs in self._found.items():
-            yield from _lines(kind, resource, configs)
+        return chain.from_iterable(self._found.values())
 
     def _update(self, kind: int, resource: str, configs: Configs) -> None:
-        found = unreadable(kind, configs) if configs else ()
-        if found != self._found.pop((kind, resource), ()):
-            _warn(_lines(kind, resource, found))
-        if found:
-            self._found[kind, resource] = found
-
-
-def _lines(kind: int, resource: str, configs: Configs) -> Iterator[str]:
-    of = f" of {resource}" if resource else ""
-    for name, text in configs:
-        yield f"Kafka cannot read {name}={text!r}{of}; repair it: {repair(kind, resource, name, text)}"
+        of = f" of {resource}" if resource else ""
+        lines = tuple(
+            f"Kafka cannot read {name}={text!r}{of}; repair it: {repair(kind, resource, name, text)}"
+            for name, text in unreadable(kind, configs)
+        )
+        if lines != self._found.pop((kind, resource), ()):
+            _warn(lines)
+        if lines:
+            self._found[kind, resource] = lines
 
 
 def _warn(lines: Iterable[str]) -> None:
@@ -142,7 +140,8 @@ def _warn(lines: Iterable[str]) -> None:
 
 
 CHECK_S: Final = 0.25
-"""Interval of session checks: a small part of the shortest useful session timeout."""
+"""Interval of session checks: a small part of the shortest useful session timeout, and far more than the few
+milliseconds within which brokers that keep up confirm a commit."""
 SETTLED_S: Final = 3.0
 """Features are raised after no new broker has registered for this time."""
 
@@ -219,6 +218,7 @@ class KraftBrokers(Brokers):
             await asyncio.sleep(CHECK_S)
             if not self.replication.leads:
                 continue
+            self.confirmations.submit_gathered()
             for broker_id in self.membership.expired():
                 logger.warning("broker session expired", broker=broker_id)
                 stamped = stamp(self._controller, "kraft")
@@ -299,20 +299,11 @@ class KraftBrokers(Brokers):
 
     def _begin_epoch(self) -> None:
         quorum = self.replication.quorum
-        host, port = quorum.address_of(quorum.me)
-        self._controller.submit_internal(
-            BeginQuorumEpoch(
-                **stamp(self._controller, "kraft"),
-                node_id=quorum.me.id,
-                kraft_version=quorum.kraft_version,
-                host=host,
-                port=port,
-                directory_id=quorum.me.directory,
-                features=features_at(self._metadata_version or METADATA_VERSION_SHARED),
-                epoch_min=quorum.epoch,
-                priority=quorum.options.priority,
-            )
-        )
+        at = (*quorum.address_of(quorum.me), quorum.me.directory)
+        leader = QuorumEpochBegun(quorum.epoch, quorum.me.id, quorum.kraft_version, *at, quorum.options.priority)
+        features = features_at(self._metadata_version or METADATA_VERSION_SHARED)
+        stamped = stamp(self._controller, "kraft")
+        self._controller.submit_internal(BeginQuorumEpoch(**stamped, leader=leader, features=features))
 
     def gauges(self) -> list[tuple[str, str, float]]:
         return [("configs_unreadable", "Config values that Kafka's own nodes cannot read.", self.unreadable.count)]
@@ -321,5 +312,4 @@ class KraftBrokers(Brokers):
         self._stopped = True
         for task in self._tasks:
             task.cancel()
-        self.confirmations.clear()
         self._readiness.stop()

@@ -190,7 +190,7 @@ class Membership:
         trusts no unregistered broker; here a broker without replicas cannot have lost anything."""
         if broker_id in self.cluster.brokers:
             return self._projector.broker_epoch(broker_id) == epoch
-        return not self._controller.store.durable_tallies.has_replicas(broker_id)
+        return broker_id not in self._controller.store.durable_tallies.brokers
 
     # --- sessions
 
@@ -237,7 +237,7 @@ class Membership:
         return self._controller.is_reconciled()
 
     def leads(self, broker_id: BrokerId) -> bool:
-        return self._controller.store.durable_tallies.leads(broker_id)
+        return self._controller.store.durable_tallies.brokers.get(broker_id, (0, 0))[0] > 0
 
     def may_shut_down(self, broker_id: BrokerId) -> bool:
         """True if a broker in controlled shutdown leads nothing, and every live broker has applied that."""

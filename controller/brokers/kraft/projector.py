@@ -20,8 +20,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -43,9 +42,6 @@ from events.access import Acl
 from events.logs.log import EventLog
 from events.names import BrokerId, ShardKey
 
-K = TypeVar("K")
-V = TypeVar("V")
-
 
 class ProtocolIdChanges(msgspec.Struct, frozen=True):
     """Changed broker epochs by broker, and changed ACLs by id (16 bytes); None if removed."""
@@ -61,32 +57,25 @@ class ProtocolIds(msgspec.Struct, frozen=True):
     acls: Mapping[bytes, Acl] = {}
 
     def after(self, changes: ProtocolIdChanges) -> ProtocolIds:
-        return ProtocolIds(_after(self.broker_epochs, changes.broker_epochs), _after(self.acls, changes.acls))
+        epochs, acls = {**self.broker_epochs, **changes.broker_epochs}, self.acls
+        for acl_id, acl in changes.acls.items():
+            acls = changed(acls, acl_id, acl)
+        return ProtocolIds({each: epoch for each, epoch in epochs.items() if epoch is not None}, acls)
 
 
-def _after(before: Mapping[K, V], changes: Mapping[K, V | None]) -> Mapping[K, V]:
-    return {key: value for key, value in {**before, **changes}.items() if value is not None}
-
-
-AclIds = Mapping[Acl, bytes]
-"""The id of each current ACL. Copies of this map share their unchanged buckets."""
 ENTRY: Final = b"ka"
 _IDS: Final = uuid.UUID(int=2)
 
 
-def acl_ids(log: EventLog) -> AclIds:
+def stored_acls(log: EventLog) -> Mapping[bytes, Acl]:
+    """The ACLs by id. Copies of this map share their unchanged buckets."""
     decode = msgspec.msgpack.Decoder(Acl).decode
-    return BucketMap({decode(value): key[len(ENTRY) :] for key, value in log.scan(ENTRY)})
+    return BucketMap({key[len(ENTRY) :]: decode(value) for key, value in log.scan(ENTRY)})
 
 
 def acl_keys(acls: Mapping[bytes, Acl | None]) -> Mapping[bytes, bytes | None]:
     """The state keys of ACLs by id; None for a removed one."""
     return {ENTRY + acl_id: None if acl is None else msgspec.msgpack.encode(acl) for acl_id, acl in acls.items()}
-
-
-def _items(ids: AclIds) -> Iterable[tuple[Acl, bytes]]:
-    buckets = ids.buckets if isinstance(ids, BucketMap) else (ids,)
-    return chain.from_iterable(bucket.items() for bucket in buckets)
 
 
 MARK: Final = b"kv"
@@ -128,10 +117,11 @@ class MetadataProjector(Projector):
         self.mark = MetadataMark() if value is None else msgspec.msgpack.decode(value, type=MetadataMark)
         """The mark as of the last durable commit."""
         self._staged = self.mark
-        self._epochs = dict(self.mark.broker_epochs)
         self._closed: list[tuple[int, list[Pair]]] = []
         self.begin()
-        self._acl_ids = self._stored_acl_ids = acl_ids(self._log)
+        self._stored_acls = stored_acls(self._log)
+        self.ids = ProtocolIds(dict(self.mark.broker_epochs), self._stored_acls)
+        """The ids as of the last event."""
 
     def begin_import(self, end: int) -> None:
         """The next events are imported from another controller's records. With them the event log covers everything
@@ -153,25 +143,6 @@ class MetadataProjector(Projector):
         """The projected records since `begin`, encoded."""
         return [value for _, value in self._records]
 
-    def import_ids(self, ids: ProtocolIdChanges) -> None:
-        """Change the broker epochs and ACL ids to those of another controller's records."""
-        self._epochs = dict(_after(self._epochs, ids.broker_epochs))
-        removed = {acl_id for acl_id, acl in ids.acls.items() if acl is None}
-        for acl in [acl for acl, acl_id in _items(self._acl_ids) if acl_id in removed] if removed else ():
-            self._acl_ids = changed(self._acl_ids, acl, None)
-        for acl_id, new in ids.acls.items():
-            if new is not None:
-                self._acl_ids = changed(self._acl_ids, new, acl_id)
-
-    def replace_ids(self, ids: ProtocolIds) -> None:
-        self._epochs = dict(ids.broker_epochs)
-        self._acl_ids = BucketMap({acl: acl_id for acl_id, acl in ids.acls.items()})
-
-    @property
-    def ids(self) -> ProtocolIds:
-        """The ids as of the last event."""
-        return ProtocolIds(self._epochs, {acl_id: acl for acl, acl_id in _items(self._acl_ids)})
-
     def begin(self, base: int = -1) -> None:
         """Begin a batch at `base`, of the next events; -1 if the commit has no event yet."""
         self._base, self._event_count = base, 0
@@ -189,14 +160,14 @@ class MetadataProjector(Projector):
         if len(self._records) >= RECORDS_PER_BATCH or self._bytes >= BATCH_BYTES:
             self._closed.append((self._event_count, self._records))
             self.begin(self._next_offset)
-        known, before = len(self._records), (self._base, self._bytes, self._epochs, self._acl_ids)
+        known, before = len(self._records), (self._base, self._bytes, self.ids)
         if self._base < 0:
             self._base = self.log_end()
         try:
             keys = apply_all(state, records, self._project)
         except Exception:
             del self._records[known:]
-            self._base, self._bytes, self._epochs, self._acl_ids = before
+            self._base, self._bytes, self.ids = before
             raise
         self._event_count += len(records)
         return keys
@@ -211,14 +182,14 @@ class MetadataProjector(Projector):
     def _project_cluster(self, before: Cluster, after: Cluster, event: Any) -> None:
         first, is_first = self._next_offset, isinstance(event, catalog.FeaturesChanged) and not before.features
         records = [*record_kinds.kind_records(record_kinds.FEATURES, before, after)]
-        records += projection.broker_records(before, after, self._epochs, first + len(records))
+        records += projection.broker_records(before, after, self.ids.broker_epochs, first + len(records))
         records += record_kinds.kind_records(record_kinds.CONFIGS, before, after)
         if isinstance(event, catalog.BrokerRegistered) and event.details is not None:
-            self._epochs = {**self._epochs, event.broker_id: first}
+            self.ids = self.ids.after(ProtocolIdChanges({event.broker_id: first}))
         elif isinstance(event, catalog.BrokerUnregistered):
-            self._epochs = {key: epoch for key, epoch in self._epochs.items() if key != event.broker_id}
+            self.ids = self.ids.after(ProtocolIdChanges({event.broker_id: None}))
         if isinstance(event, catalog.ProducerIdsAllocated):
-            end, epoch = event.next_producer_id, self._epochs.get(event.broker_id, -1)
+            end, epoch = event.next_producer_id, self.ids.broker_epochs.get(event.broker_id, -1)
             records.append(ProducerIdsRecord(broker_id=event.broker_id, broker_epoch=epoch, next_producer_id=end))
         records += self._access_records(Cluster() if is_first else before, after, first + len(records))
         self._append(records)
@@ -239,14 +210,12 @@ class MetadataProjector(Projector):
             *record_kinds.kind_records(record_kinds.QUOTAS, before, after),
         ]
         removed, new = acl_changes(before.acls, after.acls)
-        for acl in removed:
-            records.append(record_kinds.acl_record(self._acl_ids[acl], "", None))
-            self._acl_ids = changed(self._acl_ids, acl, None)
-        for offset, acl in enumerate(new, next_offset + len(records)):
-            acl_id = uuid.uuid5(self._cluster, str(offset)).bytes
-            records.append(record_kinds.acl_record(acl_id, "", acl))
-            self._acl_ids = changed(self._acl_ids, acl, acl_id)
-        return records
+        id_of = {acl: acl_id for acl_id, acl in self.ids.acls.items()} if removed else {}
+        changes: dict[bytes, Acl | None] = {id_of[acl]: None for acl in removed}
+        for offset, acl in enumerate(new, next_offset + len(records) + len(changes)):
+            changes[uuid.uuid5(self._cluster, str(offset)).bytes] = acl
+        self.ids = self.ids.after(ProtocolIdChanges(acls=changes))
+        return records + [record_kinds.acl_record(acl_id, "", acl) for acl_id, acl in changes.items()]
 
     def _append(self, records: list[MetadataRecord]) -> None:
         for record in records:
@@ -258,15 +227,11 @@ class MetadataProjector(Projector):
         """The state keys for the next commit."""
         if self._base < 0:
             return {}
-        epochs = tuple(sorted(self._epochs.items()))
+        epochs = tuple(sorted(self.ids.broker_epochs.items()))
         end = self._next_offset if self._event_count else self._base  # the last command may have failed
         self._staged = replace(self._staged, applied=end, broker_epochs=epochs)
-        before, after = self._stored_acl_ids, self._acl_ids
-        self._stored_acl_ids = after
-        acls: dict[bytes, Acl | None] = {}
-        for acl in differing(before, after):
-            acls |= {before[acl]: None} if acl in before else {}
-            acls |= {after[acl]: acl} if acl in after else {}
+        before, self._stored_acls = self._stored_acls, self.ids.acls
+        acls = {acl_id: self.ids.acls.get(acl_id) for acl_id in differing(before, self.ids.acls)}
         return {MARK: _encode(self._staged), **acl_keys(acls)}
 
     # --- the quorum's log

@@ -6,27 +6,29 @@ leads its partitions. The broker is probed every few milliseconds until both suc
 Only PLAINTEXT listeners are probed. Without one, or if an authorizer denies the probe, only heartbeats count.
 
 Confirmations of all live brokers are submitted together, because a create is answered with the last of them and one
-commit is enough. After `GATHER_S` a confirmation is submitted without the others, as progress of the create.
+commit is enough. `kraft_brokers` submits those that wait for others periodically, as progress of the create.
 """
 
 import asyncio
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import takewhile
 from typing import Final
 
 import msgspec
 import structlog
 
 from controller.brokers.port import CommandSink, stamp
-from controller.kafka.connections import ClusterUnreachable, Connections, Security
+from controller.kafka.connections import Address, ClusterUnreachable, Connections, Security
 from controller.kafka.messages import ApiKey, clients
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.machine.commands.commands import ConfirmMetadata
 from controller.machine.errors import ErrorCode
 from controller.machine.state import Broker, Cluster
 from controller.quorum.node import QuorumNode
-from events.catalog import Endpoint, Recorded, TopicCreated
+from events.catalog import Recorded, TopicCreated
 from events.logs.log import LogClosed
 from events.names import BrokerId, Offset, TopicName
 
@@ -44,22 +46,20 @@ class ProbeDenied(Exception):
     """The broker denied the probe."""
 
 
-class BrokerProbe(Connections):
-    """The connection to one broker, opened when first needed and used by one task at a time. Probes raise
-    ClusterUnreachable and ProbeDenied."""
+class BrokerProbes(Connections):
+    """Probes brokers over idle or new connections. Raises ClusterUnreachable and ProbeDenied."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self) -> None:
         super().__init__(Security(), RESPONSE_BYTES_MAX)
-        self.endpoint, self._address = endpoint, (endpoint.host, endpoint.port)
 
-    async def knows(self, topic: str) -> bool:
+    async def knows(self, broker: Address, topic: str) -> bool:
         request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=False)
         key, kind = ApiKey.METADATA, MetadataResponse
-        response = await self.call(self._address, key, METADATA_VERSION, request, kind, TIMEOUT_S)
+        response = await self.call(broker, key, METADATA_VERSION, request, kind, TIMEOUT_S)
         code = response.topics[0].error_code if response.topics else int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return _is_success(code) and bool(response.topics[0].partitions)
 
-    async def leads(self, partitions: Mapping[TopicName, Sequence[int]]) -> bool:
+    async def leads(self, broker: Address, partitions: Mapping[TopicName, Sequence[int]]) -> bool:
         """True if the broker serves as leader of all these partitions."""
         topics = tuple(
             clients.ListOffsetsTopic(
@@ -72,7 +72,7 @@ class BrokerProbe(Connections):
         )
         request = clients.ListOffsetsRequest(replica_id=-1, topics=topics)
         key, kind = ApiKey.LIST_OFFSETS, clients.ListOffsetsResponse
-        response = await self.call(self._address, key, LIST_OFFSETS_VERSION, request, kind, TIMEOUT_S)
+        response = await self.call(broker, key, LIST_OFFSETS_VERSION, request, kind, TIMEOUT_S)
         return all(_is_success(partition.error_code) for topic in response.topics for partition in topic.partitions)
 
 
@@ -83,8 +83,6 @@ def _is_success(code: int) -> bool:
     return code == 0
 
 
-GATHER_S: Final = 0.1
-"""The time that a confirmation waits for the others. Brokers that keep up confirm within some milliseconds."""
 MARKS_MAX: Final = 10_000
 """Commits whose end in the metadata log is remembered: some hundred kilobytes."""
 
@@ -99,7 +97,6 @@ class Confirmations:
         """For each commit, its end in the metadata log and its newest event."""
         self._submitted: dict[BrokerId, Offset] = {}
         self._confirmed: dict[BrokerId, Offset] = {}
-        self._timer: asyncio.TimerHandle | None = None
 
     def record(self, end: int, offset: Offset) -> None:
         """Record a durable commit: the metadata log ends at `end`, the event log at `offset`."""
@@ -127,8 +124,6 @@ class Confirmations:
         fresh = [each for each in live if self._submitted.get(each, -1) < reached]
         if fresh:
             self._submit(dict.fromkeys(fresh, reached))
-        if self._confirmed and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(GATHER_S, self._on_timer)
 
     def _reach(self, broker_id: BrokerId) -> Offset:
         return max(self._confirmed.get(broker_id, Offset(-1)), self._submitted.get(broker_id, Offset(-1)))
@@ -140,17 +135,12 @@ class Confirmations:
 
     def restart(self, end: int) -> None:
         self._ends, self._offsets = [end], [self._controller.last_offset]
-        self.clear()
-
-    def clear(self) -> None:
         self._submitted.clear()
         self._confirmed.clear()
-        self._stop_timer()
 
-    def _on_timer(self) -> None:
-        self._timer = None
-        if self._confirmed:
-            self._submit(dict(self._confirmed))
+    def submit_gathered(self) -> None:
+        """Submit the confirmations that wait for those of other brokers."""
+        self._submit(dict(self._confirmed))
 
     def _submit(self, reached: dict[BrokerId, Offset]) -> None:
         """Submit one command for each offset in `reached`, with the brokers that have applied it."""
@@ -163,13 +153,6 @@ class Confirmations:
                 self._submitted[broker_id] = offset
                 if self._confirmed[broker_id] <= offset:
                     del self._confirmed[broker_id]
-        if not self._confirmed:
-            self._stop_timer()
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
 
 FIRST_PAUSE_S: Final = 0.003
@@ -181,9 +164,7 @@ PLAINTEXT: Final = 0
 WAITED_MAX: Final = 10_000
 """The number of commits whose creations are probed; for older commits only heartbeats count."""
 WAIT_S: Final = 0.5
-"""The polling interval of an idle probe task."""
-IDLE_S: Final = 10.0
-"""An unused connection is closed after this time; topics are often created one after another."""
+"""A broker that fetches nothing for this time may be fenced now."""
 
 logger = structlog.get_logger("topicwright.kraft")
 
@@ -204,6 +185,7 @@ class Readiness:
         self._node = node
         self._confirmations = confirmations
         self._waiting: deque[AwaitedTopics] = deque(maxlen=WAITED_MAX)
+        self._probes = BrokerProbes()
         self._tasks: dict[BrokerId, asyncio.Task[None]] = {}
         self._fetched: dict[BrokerId, asyncio.Event] = {}
 
@@ -220,7 +202,7 @@ class Readiness:
             for broker_id in self._cluster.live:
                 if broker_id not in self._tasks:
                     self._fetched[broker_id] = asyncio.Event()
-                    self._tasks[broker_id] = self._controller.background(self._follow(broker_id))
+                    self._tasks[broker_id] = self._controller.background(self._follow(broker_id, Offset(end - 1)))
 
     def fetched(self, broker_id: int) -> None:
         """A broker has fetched more of the metadata log: probe it if topics wait."""
@@ -235,54 +217,36 @@ class Readiness:
     def stop(self) -> None:
         for task in self._tasks.values():
             task.cancel()
+        self._probes.close()
 
-    async def _follow(self, broker_id: BrokerId) -> None:
-        """Probe a broker until it has applied everything, then keep the connection open for a while."""
-        connection: BrokerProbe | None = None
+    async def _follow(self, broker_id: BrokerId, done: Offset) -> None:
+        """Probe a broker until it has applied all waiting commits after `done`."""
+        fetched = self._fetched[broker_id]
         try:
-            idle_s = 0.0
-            done = Offset(-1)
-            while idle_s < IDLE_S:
-                broker = self._cluster.brokers.get(broker_id)
-                endpoint = _plaintext_of(broker) if broker is not None and not broker.fenced else None
-                if endpoint is None:
+            while pending := self._waiting_after(done):
+                leader, address = self._node.quorum.leading, _plaintext_of(self._cluster.brokers.get(broker_id))
+                if leader is None or address is None:
                     return
-                if connection is None or connection.endpoint != endpoint:
-                    if connection is not None:
-                        connection.close()
-                    connection = BrokerProbe(endpoint)
-                waited = self._next(broker_id, done)
+                end = leader.progress.end_of(broker_id)
+                waited = [each for each in pending if each.end <= end]
                 if waited:
-                    done = await self._probe(connection, broker_id, waited)
-                    idle_s = 0.0
-                elif not await self._more(broker_id):
-                    idle_s += WAIT_S
+                    done = await self._probe(address, broker_id, waited)
+                else:
+                    fetched.clear()
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(fetched.wait(), WAIT_S)
         except (ClusterUnreachable, ProbeDenied) as why:
             logger.info("broker cannot be probed; relying on its heartbeats", broker=broker_id, why=str(why))
         finally:
             del self._tasks[broker_id], self._fetched[broker_id]
-            if connection is not None:
-                connection.close()
 
-    def _next(self, broker_id: BrokerId, done: Offset) -> list[AwaitedTopics]:
-        """The fetched commits that the broker was not probed for yet."""
-        leader = self._node.quorum.leading
-        fetched = 0 if leader is None else leader.progress.end_of(broker_id)
-        return [waited for waited in self._waiting if waited.offset > done and waited.end <= fetched]
+    def _waiting_after(self, done: Offset) -> list[AwaitedTopics]:
+        return [*takewhile(lambda each: each.offset > done, reversed(self._waiting))][::-1]
 
-    async def _more(self, broker_id: BrokerId) -> bool:
-        event = self._fetched[broker_id]
-        event.clear()
-        try:
-            await asyncio.wait_for(event.wait(), WAIT_S)
-        except TimeoutError:
-            return False
-        return True
-
-    async def _probe(self, connection: BrokerProbe, broker_id: BrokerId, waited: list[AwaitedTopics]) -> Offset:
+    async def _probe(self, address: Address, broker_id: BrokerId, waited: list[AwaitedTopics]) -> Offset:
         pause_s = FIRST_PAUSE_S
         newest = waited[-1]
-        while not await self._serves(connection, broker_id, waited):
+        while not await self._serves(address, broker_id, waited):
             if not self._cluster.is_live(broker_id):
                 return newest.offset
             await asyncio.sleep(pause_s)
@@ -290,7 +254,7 @@ class Readiness:
         self._confirmations.confirm(broker_id, newest.offset)
         return newest.offset
 
-    async def _serves(self, connection: BrokerProbe, broker_id: BrokerId, waited: list[AwaitedTopics]) -> bool:
+    async def _serves(self, address: Address, broker_id: BrokerId, waited: list[AwaitedTopics]) -> bool:
         """True if the broker knows these topics and serves as leader of the partitions that it leads."""
         try:
             topics = [self._controller.store.durable_named(name) for each in waited for name in each.topics]
@@ -304,11 +268,14 @@ class Readiness:
             for topic in there
             if (indexes := [i for i, partition in enumerate(topic.partitions) if partition.leader == broker_id])
         }
-        if led and not await connection.leads(led):
+        if led and not await self._probes.leads(address, led):
             return False
-        return there[-1].name in led or await connection.knows(there[-1].name)
+        return there[-1].name in led or await self._probes.knows(address, there[-1].name)
 
 
-def _plaintext_of(broker: Broker) -> Endpoint | None:
+def _plaintext_of(broker: Broker | None) -> Address | None:
+    """The address of a broker on its first PLAINTEXT listener; None if it has none, or is fenced."""
+    if broker is None or broker.fenced:
+        return None
     places = zip(broker.endpoints, broker.security_protocols, strict=False)
-    return next((endpoint for endpoint, protocol in places if protocol == PLAINTEXT), None)
+    return next(((each.host, each.port) for each, protocol in places if protocol == PLAINTEXT), None)

@@ -127,7 +127,7 @@ def _wanted_changes(backend: Backend, files: FileSet, *, prune: bool) -> Iterato
     current = topics_by_name(backend)
     for wanted in files.topics.values():
         now = current.get(wanted.name)
-        for request in (_creation(wanted),) if now is None else _alterations(wanted, now):
+        for request in _requests(wanted, now):
             too_large = _TOO_LARGE if request.size > max(_REQUEST_SIZE, request.num_partitions) else ""
             yield _change(request, wanted, now, too_large)
         if now is not None:
@@ -138,15 +138,12 @@ def _wanted_changes(backend: Backend, files: FileSet, *, prune: bool) -> Iterato
             yield Change(Request("delete", now.name), f"no file of set {files.name} has it", now)
 
 
-def _creation(wanted: Wanted) -> Request:
-    configs = dict(wanted.configs)
-    if wanted.replicas is not None:
-        return Request("create", wanted.name, configs, assignments=wanted.replicas)
-    return Request("create", wanted.name, configs, wanted.partitions or -1, wanted.factor or -1)
-
-
-def _alterations(wanted: Wanted, now: TopicSummary) -> Iterator[Request]:
-    """At most two: an alteration has either configs or partitions."""
+def _requests(wanted: Wanted, now: TopicSummary | None) -> Iterator[Request]:
+    """A creation, or at most two alterations: one has either configs or partitions."""
+    if now is None:
+        counts = (wanted.partitions or -1, wanted.factor or -1) if wanted.replicas is None else (-1, -1)
+        yield Request("create", wanted.name, dict(wanted.configs), *counts, wanted.replicas or ())
+        return
     given = {**dict.fromkeys(now.configs), **wanted.configs}
     configs = {key: value for key, value in given.items() if value != now.configs.get(key)}
     if configs:

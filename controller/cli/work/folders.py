@@ -42,9 +42,9 @@ from controller.serving.process import wall_ms
 from controller.settings.load import load_settings
 from controller.store.recorder import Recorder
 from controller.store.store import TopicStore
-from events.catalog import Cause, Event, MetadataAdopted, MetadataHandedBack, QuorumEpochBegun, SettingsChanged
+from events.catalog import Cause, Event, MetadataHandedBack, SettingsChanged
 from events.errors import UserError
-from events.logs.log import EventLog, read_one, shard_offsets
+from events.logs.log import EventLog
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import RequestId
 from projections.text.points_in_time import iso, parse_point_in_time
@@ -234,7 +234,7 @@ def recover(options: argparse.Namespace) -> int:
         fresh = Path(around) / "log"
         with closing(RocksDbLog(fresh, cluster_id=manifest.cluster_id)) as log:
             last = recovered(log, place, manifest.segments, at, history, progress_to(manifest.end))
-            is_kraft = _led_kafka_brokers(log)
+            is_kraft = TopicStore(log).durable_cluster.quorum is not None
         fresh.replace(data)
     newest = f"event {manifest.end - 1}, of {iso(manifest.segments[-1].last_ms)}"
     print(f"{place.url} ends with {newest}; it has no later events", file=sys.stderr)
@@ -246,11 +246,3 @@ def recover(options: argparse.Namespace) -> int:
             "creates a folder to lead them, from a broker's copy; this folder can only be read."
         )
     return DONE
-
-
-def _led_kafka_brokers(log: RocksDbLog) -> bool:
-    from events.codec import decode_event
-
-    kinds = (MetadataAdopted, QuorumEpochBegun)
-    offsets = zip(range(1000), shard_offsets(log, ""), strict=False)
-    return any(isinstance(decode_event(offset, read_one(log, offset)).event, kinds) for _, offset in offsets)

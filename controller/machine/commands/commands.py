@@ -11,6 +11,7 @@ import msgspec
 
 from controller.machine.commands import NO_TOPIC, Command, access
 from controller.machine.state import RulesVersion, ScramCredential
+from events import catalog
 from events.catalog import Assignment, BrokerDetails, ConfigOp, Configs, Endpoint, HeadSigned, Partition, Verdict
 from events.names import BrokerId, Offset, RequestId, TopicId, TopicName
 from events.values import GroupCounts
@@ -160,17 +161,11 @@ class ChangeLogDirs(RegisteredCommand, frozen=True, kw_only=True, gc=False):
 
 
 class BeginQuorumEpoch(Command, frozen=True, kw_only=True, gc=False):
-    """A controller becomes leader of the KRaft quorum, at this address. `features` are set if there are none yet."""
+    """A controller becomes leader of the KRaft quorum. The new epoch is that of `leader`, or a higher one. `features`
+    are set if there are none yet."""
 
-    node_id: int
-    kraft_version: int
-    host: str
-    port: int
-    directory_id: bytes
+    leader: catalog.QuorumEpochBegun
     features: tuple[tuple[str, int], ...]
-    epoch_min: int = 0
-    """A lower bound of the new epoch."""
-    priority: int = 0
 
 
 class ChangeFeatures(MembershipCommand, frozen=True, kw_only=True, gc=False):

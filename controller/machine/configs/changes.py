@@ -23,7 +23,7 @@ from enum import IntEnum
 from controller.machine.commands.commands import AlterResourceConfigs, CopyClusterState
 from controller.machine.configs import groups, topic_configs
 from controller.machine.configs.groups import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, GROUPS
-from controller.machine.configs.topic_configs import BROKER_SYNONYMS, BY_NAME
+from controller.machine.configs.topic_configs import BROKER_CONFIGS, BROKER_SYNONYMS, BY_NAME
 from controller.machine.configs.values import Bad, ConfigRow, ConfigType, read_value
 from controller.machine.decision import NEEDS_APPROVAL, Decision, answered
 from controller.machine.errors import ErrorCode, Rejection
@@ -145,19 +145,8 @@ def _java_split(text: str) -> list[str]:
 
 CLIENT_METRICS = 16
 """Kafka's config resource type CLIENT_METRICS."""
-_LISTS = {
-    "config.providers": "",
-    "cordoned.log.dirs": "",
-    "listeners": "PLAINTEXT://:9092",
-    "metric.reporters": "org.apache.kafka.common.metrics.JmxReporter",
-    "sasl.enabled.mechanisms": "GSSAPI",
-    "sasl.kerberos.principal.to.local.rules": "DEFAULT",
-    "ssl.cipher.suites": "",
-    "ssl.enabled.protocols": "TLSv1.2,TLSv1.3",
-}
-"""Dynamic broker configs of type LIST, which allow APPEND and SUBTRACT, with their defaults."""
 RESOURCE_CONFIGS: Mapping[str, ConfigRow] = {
-    **{name: ConfigRow(name, ConfigType.LIST, default, None) for name, default in _LISTS.items()},
+    **{name: row for name, row in BROKER_CONFIGS.items() if row.dynamic and row.kind is ConfigType.LIST},
     **CLIENT_METRICS_CONFIGS,
     **GROUP_CONFIGS,
     **BROKER_SYNONYMS,

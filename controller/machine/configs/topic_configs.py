@@ -26,23 +26,14 @@ from controller.machine.state import Settings
 from events.catalog import Configs
 
 
-class Synonym(ConfigRow, frozen=True, gc=False):
-    """A broker-level setting that is a default of topics.
-
-    `unit` converts its number to the topic's unit (hours to ms). `default` is Kafka's default of the broker-level
-    setting; None if another synonym of the row has it.
-    """
-
-    unit: int = 1
-
-
 class TopicConfig(ConfigRow, frozen=True, gc=False):
     """A topic config. `default` is the text that DescribeConfigs returns; None for internal configs.
 
     `internal` configs are for tests of brokers: clients may set them, and responses have them only if they are set.
     """
 
-    synonyms: tuple[Synonym, ...]
+    synonyms: Mapping[str, int]
+    """The broker-level configs that are its default; a number of theirs times this is in the unit of the topic."""
     documentation: str
 
     @property
@@ -50,12 +41,34 @@ class TopicConfig(ConfigRow, frozen=True, gc=False):
         return self.default is None
 
 
-_TEXT = files(__package__).joinpath("topic_configs.json").read_bytes()
-TOPIC_CONFIGS = msgspec.json.decode(_TEXT, type=tuple[TopicConfig, ...])
-BY_NAME: dict[str, TopicConfig] = {row.name: row for row in TOPIC_CONFIGS}
+class BrokerConfig(ConfigRow, frozen=True, gc=False):
+    """A broker config of Apache Kafka 4.4. One that topics inherit has the limits of the topic config.
 
-BROKER_SYNONYMS: dict[str, Synonym] = {synonym.name: synonym for row in TOPIC_CONFIGS for synonym in row.synonyms}
-"""All broker-level settings that are defaults of topics, by name."""
+    The table broker_configs.json is exported from Kafka's classes (AbstractKafkaConfig, DynamicBrokerConfig,
+    DynamicConfig; the documentation is Kafka's, Apache License 2.0), without internal configs, which Kafka's brokers do
+    not describe.
+    """
+
+    dynamic: str
+    """Scope of dynamic changes (KIP-226): `cluster` for all brokers or one, `broker` for one, empty for none."""
+    documentation: str | None
+
+    @property
+    def is_sensitive(self) -> bool:
+        return self.kind is ConfigType.PASSWORD
+
+
+_FOLDER = files(__package__)
+TOPIC_CONFIGS = msgspec.json.decode(_FOLDER.joinpath("topic_configs.json").read_bytes(), type=tuple[TopicConfig, ...])
+BY_NAME: dict[str, TopicConfig] = {row.name: row for row in TOPIC_CONFIGS}
+_BROKER_CONFIGS = _FOLDER.joinpath("broker_configs.json").read_bytes()
+BROKER_CONFIGS = {row.name: row for row in msgspec.json.decode(_BROKER_CONFIGS, type=tuple[BrokerConfig, ...])}
+"""By name, in the order in which Kafka defines the configs and validates their values."""
+BROKER_SYNONYMS = {name: BROKER_CONFIGS[name] for row in TOPIC_CONFIGS for name in row.synonyms}
+"""All broker-level configs that are defaults of topics, by name."""
+TIERED_STORAGE_KEY = "remote.log.storage.system.enable"
+"""The only broker-level setting that topic configs depend on without being their default (KIP-405)."""
+TOPIC_DEFAULTS = {**BROKER_SYNONYMS, TIERED_STORAGE_KEY: BROKER_CONFIGS[TIERED_STORAGE_KEY]}
 
 
 LABEL = "label."
@@ -70,9 +83,6 @@ VALUE_LENGTH_MAX = 32_767
 
 MIN_INSYNC_REPLICAS = "min.insync.replicas"
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
-
-TIERED_STORAGE_KEY = "remote.log.storage.system.enable"
-"""The only broker-level setting that topic configs depend on without being their default (KIP-405)."""
 
 _RULE = "validation:configs"
 _SUCCESSORS = {
@@ -141,7 +151,7 @@ def row_of(name: str) -> TopicConfig | None:
     """Returns the row of a topic config or of a label; None for an unknown name."""
     row = BY_NAME.get(name)
     if row is None and name.startswith(LABEL) and _LABEL_NAME.fullmatch(name.removeprefix(LABEL)):
-        return TopicConfig(name, ConfigType.STRING, None, None, (), "A label of the topic, for people and rules.")
+        return TopicConfig(name, ConfigType.STRING, None, None, {}, "A label of the topic, for people and rules.")
     return row
 
 
@@ -302,13 +312,13 @@ def _number(values: Mapping[str, Value], name: str) -> int:
 
 def operators_default(row: TopicConfig, broker_defaults: Mapping[str, str]) -> str | None:
     """Returns the text of the first synonym that the operator set, in the unit of the topic config, or None."""
-    for synonym in row.synonyms:
-        text = broker_defaults.get(synonym.name)
+    for name, unit in row.synonyms.items():
+        text = broker_defaults.get(name)
         if text is not None:
-            value = synonym.read(text)
-            if synonym.unit == 1 or not isinstance(value, int):
+            value = BROKER_CONFIGS[name].read(text)
+            if unit == 1 or not isinstance(value, int):
                 return text
-            return str(value * synonym.unit) if value >= 0 else "-1"
+            return str(value * unit) if value >= 0 else "-1"
     return None
 
 

@@ -13,6 +13,7 @@ from functools import lru_cache
 import msgspec
 
 from controller.machine.configs.topic_configs import (
+    BROKER_CONFIGS,
     TOPIC_CONFIGS,
     TopicConfig,
     effective_values,
@@ -145,16 +146,16 @@ def _chain(row: TopicConfig, origins: tuple[_Origin, ...]) -> tuple[ConfigSynony
     Kafka starts the chain at the row's first name and returns nothing if that has no value: retention set only by
     `log.retention.hours` has a default as its source and no synonyms. This function does the same.
     """
-    defaults = {synonym.name: synonym.default for synonym in row.synonyms if synonym.default is not None}
+    defaults = {name: text for name in row.synonyms if (text := BROKER_CONFIGS[name].default) is not None}
     chain = tuple(
-        ConfigSynonym(synonym.name, chosen[synonym.name], source)
+        ConfigSynonym(name, chosen[name], source)
         for source, chosen in (*origins, (ConfigSource.DEFAULT_CONFIG, defaults))
-        for synonym in row.synonyms
-        if synonym.name in chosen
+        for name in row.synonyms
+        if name in chosen
     )
-    return chain if chain and chain[0].name == row.synonyms[0].name else ()
+    return chain if chain and chain[0].name == next(iter(row.synonyms)) else ()
 
 
 def _row(name: str) -> TopicConfig:
     """The row of a config. If only the log has the config, it is without type and documentation, as in Kafka."""
-    return row_of(name) or TopicConfig(name, ConfigType.UNKNOWN, None, None, (), "")
+    return row_of(name) or TopicConfig(name, ConfigType.UNKNOWN, None, None, {}, "")

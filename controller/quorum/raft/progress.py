@@ -82,6 +82,5 @@ class Progress:
     def majority_fetched_at(self) -> float:
         """The time since which a majority of the voters has fetched; infinite if the leader is the only voter."""
         voters, me = self._leader.voters, self._leader.me.id
-        times = sorted((self.of(each).fetched_at for each in voters if each.id != me), reverse=True)
-        needed = voters.majority - (me in voters.by_id)
-        return times[needed - 1] if needed else math.inf
+        times = sorted((math.inf if each.id == me else self.of(each).fetched_at for each in voters), reverse=True)
+        return times[voters.majority - 1]

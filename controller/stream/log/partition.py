@@ -44,8 +44,6 @@ from projections.replay.log.secondary import FrozenLog
 
 POSITION = b"k"
 """The state key of the position and its topic's id."""
-POSITION_EVERY_RECORDS = 2000
-"""Limit of records without events to read again at a start."""
 RECORD_BYTES_MAX = 8 << 20
 """The maximum size of a record, enough for a topic of about 100,000 partitions."""
 ROOM_BYTES = 1 << 16
@@ -104,9 +102,6 @@ class PartitionState:
         self._answers = answers
         self.on_records: Callable[[Sequence[Recorded]], None] = lambda records: None
         """Called with the events of each accepted record."""
-        self._is_ahead = False
-        """True if there are uncommitted events."""
-        self._stored_offset = self.reader.kafka_offset
         self._recent: RecentRequests | None = None
         self._values: list[bytes] = []
         """The events of the next record. `_record_bytes` is their size and that of their answers."""
@@ -194,7 +189,7 @@ class PartitionState:
     def detect_duplicates(self) -> None:
         """Detect duplicate commands from here on. Everything accepted must be committed before."""
         if self._recent is None:
-            assert not self._is_ahead, "the log has all events"
+            assert self.log.next_offset == self.reader.next_event, "the log has all events"
             self._recent = RecentRequests()
             start = max(0, self.log.next_offset - RECENT_EVENTS)
             for number, value in self.log.read(start):
@@ -233,14 +228,8 @@ class PartitionState:
 
     def commit(self) -> None:
         """Commit the records accepted or decided since the last commit. Raises LogError."""
-        kafka_offset = self.reader.kafka_offset
-        if self._is_ahead:
-            self._recorder.commit({POSITION: self._position()})
-            self._is_ahead = False
-            self._stored_offset = kafka_offset
-        elif kafka_offset >= self._stored_offset + POSITION_EVERY_RECORDS:
-            self.log.write(Commit(own={POSITION: self._position()}))
-            self._stored_offset = kafka_offset
+        position = _encode(StoredPosition(self.topic_id, self.reader.position))
+        self.log.write(replace(self._recorder.take_commit(), own={POSITION: position}))
         self.log.mark_durable()  # in Kafka
         self.store.became_durable(self.state)
 
@@ -259,13 +248,9 @@ class PartitionState:
 
     def _record(self, records: Sequence[Recorded], values: Sequence[bytes]) -> None:
         self._recorder.record_encoded(records, values)
-        self._is_ahead = self._is_ahead or bool(records)
         if self._recent is not None:
             for record in records:
                 self._recent.add(record)
-
-    def _position(self) -> bytes:
-        return _encode(StoredPosition(self.topic_id, self.reader.position))
 
 
 def events_in(data: Path) -> int:

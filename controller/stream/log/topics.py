@@ -66,11 +66,11 @@ def prepare_topics(
     names = settings.stream_commands_topic, settings.stream_events_topic
     try:
         admin = AdminClient({**properties, "socket.connection.setup.timeout.ms": 5000, "log_level": 0})
-        cluster = admin.describe_cluster(request_timeout=TIMEOUT_S).result(TIMEOUT_S + 1)
-        there = admin.list_topics(timeout=TIMEOUT_S).topics
+        cluster = admin.list_topics(timeout=TIMEOUT_S)
+        there = cluster.topics
         factor = settings.stream_replication_factor
         if factor <= 0:
-            factor = max(1, min(DEFAULT_REPLICAS_MAX, len(cluster.nodes)))
+            factor = max(1, min(DEFAULT_REPLICAS_MAX, len(cluster.brokers)))
         _make_missing(admin, settings, factor, data, there)
         futures = admin.describe_topics(TopicCollection(list(names)), request_timeout=TIMEOUT_S)
         found = [futures[name].result(TIMEOUT_S + 1) for name in names]

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from heapq import merge
 from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 from events.logs.archive.manifest import Segment, Stored, archive_status, read_stored, segments_of
@@ -26,6 +27,7 @@ GROUPS_KEPT: Final = 32
 """Row groups to cache: of 8,192 events, about a megabyte each."""
 INDEXES_KEPT: Final = 256
 """Segment indexes to cache: open files of some hundred kilobytes."""
+_start = attrgetter("start")
 
 
 class Archive:
@@ -34,8 +36,8 @@ class Archive:
     def __init__(self, log: StateKeys) -> None:
         self._log = log
         self._store: ArchiveStore | None = None
-        self._known: tuple[tuple[Segment, ...], list[int]] = (), []
-        """The known segments and their starts, replaced in one step because any thread may read them."""
+        self._known: tuple[Segment, ...] = ()
+        """The known segments, replaced in one step because any thread may read them."""
 
     def read(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         """The archived events in [start, end). Raises ArchiveError."""
@@ -64,15 +66,13 @@ class Archive:
         """The segments that hold the events in [start, end). Raises ArchiveError if they are unknown."""
         if start >= end:
             return ()
-        known, starts = self._known
+        known = self._known
         if not known or known[-1].end < end:
-            known = (*known, *segments_of(self._log, known[-1].end if known else 0))
-            starts = [one.start for one in known]
-            self._known = known, starts
+            known = self._known = (*known, *segments_of(self._log, known[-1].end if known else 0))
         if not known or known[-1].end < end:
             raise ArchiveError(f"the log does not record where its events {start} to {end - 1} are archived")
-        first = bisect_right(starts, start) - 1
-        return known[first : bisect_right(starts, end - 1)]
+        first = bisect_right(known, start, key=_start) - 1
+        return known[first : bisect_right(known, end - 1, key=_start)]
 
     def content(self, segment: Segment) -> bytes:
         """The file of a segment, as archived. Raises ArchiveError."""

@@ -183,7 +183,7 @@ def _remove_unnamed(store: ArchiveStore, manifest: Manifest) -> None:
 def _fill(path: Path, groups: Iterable[list[Pair]]) -> None:
     try:
         path.mkdir(0o700)
-        database = Database(path, CACHE_BYTES, DBRecoveryMode.absolute_consistency())
+        database = Database.open(path, CACHE_BYTES, DBRecoveryMode.absolute_consistency())
         try:
             for group in groups:
                 database.write(_batch(database, group))

@@ -28,13 +28,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from weakref import WeakSet
 
 import msgspec
 from rocksdict import AccessType, BlockBasedOptions, Cache, Options, Rdict
 
 from events.logs.log import LogCorrupted, LogError, check_regular
-from events.logs.rocksdb_database import VIEWS, Database, Readers
+from events.logs.rocksdb_database import VIEWS, Database
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.rocksdb_recovery import check_state, classify, cluster_of, lock_holder, lost, marked_offset, start_of
 
@@ -173,21 +172,6 @@ def frozen_log(path: Path) -> closing[FrozenLog]:
     return closing(FrozenLog(path))
 
 
-class _Secondary(Database):
-    """A RocksDB secondary on the frozen files in `place`; the writer may be running."""
-
-    def __init__(self, path: Path, place: Path) -> None:
-        access = AccessType.secondary(str(place))
-        self._events = Rdict(str(place), _options(), column_families={VIEWS: _options()}, access_type=access)
-        self.path = path
-        self._readers = Readers()
-        self._frozen = WeakSet()
-        self._views = self._events.get_column_family(VIEWS)
-        self.get_event = self._events.get
-        self.get_view = self._views.get
-        self.views_handle = self._events.get_column_family_handle(VIEWS)
-
-
 def _options() -> Options:
     """A secondary keeps every file open, because their names in the temporary folder are removed."""
     options, tables = Options(raw_mode=True), BlockBasedOptions()
@@ -200,11 +184,14 @@ def _options() -> Options:
     return options
 
 
-def _open(path: Path) -> _Secondary:
-    """Open the current files. Raises LogError, which names the folder of the log."""
+def _open(path: Path) -> Database:
+    """A RocksDB secondary on the current files; the writer may be running. Raises LogError, which names the folder of
+    the log."""
     try:
         with frozen(path) as place:
-            return _Secondary(path, place)
+            access = AccessType.secondary(str(place))
+            families = {VIEWS: _options()}
+            return Database(path, Rdict(str(place), _options(), column_families=families, access_type=access))
     except Exception as error:
         raise classify(error, path) from None
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from controller.machine.configs import values
-from controller.machine.configs.topic_configs import BROKER_SYNONYMS, TIERED_STORAGE_KEY, contradicting_defaults
+from controller.machine.configs.topic_configs import BROKER_CONFIGS, TOPIC_DEFAULTS, contradicting_defaults
+from controller.machine.configs.values import Bad, Between, ConfigRow, ConfigType, allowed_text, value_text
 from controller.machine.state import POLICY_HASH_PREFIX, POLICY_PREFIX, Cluster, RulesVersion
 from controller.policy.chain import PolicyChain
 from controller.policy.loading import ALTER_SETTING, checked_file, load_policies
@@ -23,6 +23,7 @@ from projections.replay.outcome import ReplayError
 from projections.replay.redecide.recorded import Timeline
 
 AUTO_CREATE = "auto.create.topics.enable"
+FACTOR, PLACEHOLDERS = "default.replication.factor", "enable.under.replicated.topic.creation"
 RULES_FILE = "topic.rules.file"
 
 Pairs = tuple[tuple[str, str], ...]
@@ -106,7 +107,7 @@ def check(tried: WhatIf, timeline: Timeline) -> None:
     try:
         for offset, recorded in timeline.settings_changes:
             pairs = tried.pairs_over(recorded.settings)
-            conflict = contradicting_defaults(tuple(pair for pair in pairs if pair[0] in _DEFAULTS))
+            conflict = contradicting_defaults(tuple(pair for pair in pairs if pair[0] in TOPIC_DEFAULTS))
             if conflict is not None:
                 raise ReplayError(f"with the settings of offset {offset}: {conflict}")
             policies.chain(pairs)
@@ -124,20 +125,14 @@ _SHIPPED = frozenset(("controller", "events", "projections", ""))
 
 # Settings.
 
-SETTINGS: dict[str, tuple[values.ConfigType, values.Allowed]] = {
-    "num.partitions": (values.ConfigType.INT, values.AtLeast(1)),
-    "default.replication.factor": (values.ConfigType.INT, values.Between(1, 32767)),
-    AUTO_CREATE: (values.ConfigType.BOOLEAN, None),
-    "delete.topic.enable": (values.ConfigType.BOOLEAN, None),
-    "enable.under.replicated.topic.creation": (values.ConfigType.BOOLEAN, None),
-    POLICY_SETTING: (values.ConfigType.STRING, None),
+_OF_KAFKA = ("num.partitions", AUTO_CREATE, "delete.topic.enable", POLICY_SETTING)
+_DECISIVE: dict[str, ConfigRow] = {
+    **TOPIC_DEFAULTS,
+    **{name: BROKER_CONFIGS[name] for name in _OF_KAFKA},
+    FACTOR: ConfigRow(FACTOR, ConfigType.INT, None, Between(1, 32767)),
+    PLACEHOLDERS: ConfigRow(PLACEHOLDERS, ConfigType.BOOLEAN, None, None),
 }
-"""The settings that decisions depend on, except the defaults of topic configs."""
-_DEFAULTS: dict[str, tuple[values.ConfigType, values.Allowed]] = {
-    **{name: (synonym.kind, synonym.allowed) for name, synonym in BROKER_SYNONYMS.items()},
-    TIERED_STORAGE_KEY: (values.ConfigType.BOOLEAN, None),
-}
-_DECISIVE = {**_DEFAULTS, **SETTINGS}
+"""The settings that decisions depend on."""
 
 
 def _checked(key: str, value: str) -> tuple[str, str]:
@@ -147,8 +142,8 @@ def _checked(key: str, value: str) -> tuple[str, str]:
         near = get_close_matches(key, _DECISIVE, n=1)
         hint = f"did you mean {near[0]}?" if near else "docs/backtest.md lists the settings that decisions depend on"
         raise ReplayError(f"--set {key}={value}: no decision depends on it: {hint}")
-    kind, allowed = _DECISIVE[key]
-    read = values.read_value(key, kind, allowed, value)
-    if isinstance(read, values.Bad):
-        raise ReplayError(f"--set {key}={value} is not allowed; allowed: {values.allowed_text(kind, allowed)}")
-    return key, value if key in _DEFAULTS else values.value_text(read)
+    row = _DECISIVE[key]
+    read = row.read(value)
+    if isinstance(read, Bad):
+        raise ReplayError(f"--set {key}={value} is not allowed; allowed: {allowed_text(row.kind, row.allowed)}")
+    return key, value if key in TOPIC_DEFAULTS else value_text(read)

@@ -17,7 +17,7 @@ import pytest
 
 from controller.brokers.kraft.adopting import Adopted, adopted, read_folder
 from controller.brokers.kraft.membership import controller_record, controller_registration
-from controller.brokers.kraft.projector import MetadataProjector, acl_ids
+from controller.brokers.kraft.projector import MetadataProjector, stored_acls
 from controller.cli.main import main
 from controller.kafka.messages.access import EntityData
 from controller.kafka.messages.cluster import Listener
@@ -117,7 +117,7 @@ def test_adopted_acls_credentials_and_quotas_can_be_changed() -> None:
     assert acl == Acl(2, ACL.pattern_type, "t", "User:a", "*", ACL.operation, ACL.permission_type)
     assert events[ScramCredentialSet].stored_key == b"k"
     assert events[QuotasChanged].entity == (("user", None),)
-    assert acl_ids(store)[acl] == ACL.id
+    assert stored_acls(store)[ACL.id] == acl
 
 
 class Run(Protocol):

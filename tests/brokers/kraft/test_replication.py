@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from controller.brokers.kraft import projector
-from controller.brokers.kraft.projector import ProtocolIdChanges
+from controller.brokers.kraft.projector import ProtocolIds
 from controller.brokers.kraft.replication import wants_leadership
 from controller.brokers.port import LeadLost
 from controller.kafka.messages import records as kinds
@@ -202,7 +202,7 @@ async def test_unsupported_records_and_ids_survive_the_next_commit(tmp_path: Pat
         for values in ([b"\x01\xff\x01\x00"], created(1), created(2)):
             last = desk.node.append([(None, value) for value in values])
         desk.load()
-        desk.projector.import_ids(ProtocolIdChanges({BrokerId(1): 7}))
+        desk.projector.ids = ProtocolIds({BrokerId(1): 7})
         await desk.follow(lambda: desk.replication.applied > last)
         assert len([each for each in desk.events() if isinstance(each.event, TopicDiscovered)]) == 2
         for again in (False, True):

@@ -136,21 +136,6 @@ def test_other_files_in_the_folder_are_ignored(folder: Path) -> None:
     assert (folder / "notes.txt").read_text() == "mine"
 
 
-def test_a_checkpoint_is_an_independent_log(folder: Path, log: RocksDbLog, tmp_path: Path) -> None:
-    write_counted(log, range(10))
-    log.checkpoint(tmp_path / "copy")
-    write_counted(log, range(10, 20))
-    copy = open_log(tmp_path / "copy", cluster_id=log.cluster_id)
-    assert (copy.next_offset, copy.get(b"count")) == (50, b"9")
-    assert list(copy.read()) == list(log.read(0, 50))
-    copy.close()
-    with pytest.raises(FileExistsError, match="already exists: name a new folder for the copy"):
-        log.checkpoint(tmp_path / "copy")
-    with pytest.raises(LogError, match="no-such"):
-        log.checkpoint(tmp_path / "no-such" / "copy")
-    assert log.write(counted(20)) == 100, "a failed checkpoint does not stop the log"
-
-
 def test_a_secondary_reads_during_writes(folder: Path, log: RocksDbLog, tmp_path: Path) -> None:
     write_counted(log, range(10))
     secondary = Rdict(
@@ -222,7 +207,7 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 
 def opened(folder: Path) -> Database:
-    return Database(folder / "db", 1 << 20, DBRecoveryMode.absolute_consistency())
+    return Database.open(folder / "db", 1 << 20, DBRecoveryMode.absolute_consistency())
 
 
 def write(database: Database, runs: dict[str, list[range]]) -> None:

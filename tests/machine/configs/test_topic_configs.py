@@ -15,8 +15,13 @@ from controller.machine.errors import ErrorCode, Rejection
 from tests.machine.configs.kafka_golden import KAFKA, SynonymRow, TableRow, Together
 
 
+def _synonym(name: str, unit: int) -> SynonymRow:
+    row = BROKER_SYNONYMS[name]
+    return SynonymRow(name, row.kind.name, row.default, unit)
+
+
 def _kafkas_row(row: topic_configs.TopicConfig) -> TableRow:
-    synonyms = tuple(SynonymRow(each.name, each.kind.name, each.default, each.unit) for each in row.synonyms)
+    synonyms = tuple(_synonym(name, unit) for name, unit in row.synonyms.items())
     limits = range_text(row.allowed)
     return TableRow(row.name, row.kind.name, row.default, limits, row.internal, False, synonyms)
 

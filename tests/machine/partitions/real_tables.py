@@ -5,7 +5,7 @@ from typing import Any
 
 from controller.machine.commands import commands
 from controller.machine.commands.commands import LATEST_CREATE_TOPICS, AnyCommand, Approval, DryRunResult
-from events.catalog import BrokerDetails, ConfigOp, Endpoint, SupportedFeature
+from events.catalog import BrokerDetails, ConfigOp, Endpoint, QuorumEpochBegun, SupportedFeature
 from events.names import BrokerId, RequestId
 from tests.machine.rig import TOPIC_ID, Rig
 
@@ -62,8 +62,7 @@ def _quorum(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, An
     """`quorum [elr]`: the controller starts, and sets features if there are none."""
     level = ("eligible.leader.replicas.version", 1)
     features = (*((level,) if "elr" in words else ()), ("metadata.version", 30))
-    at = {"host": "localhost", "port": 9093, "directory_id": directory(9)}
-    return {"node_id": 3000, "kraft_version": 0, **at, "features": features}
+    return {"leader": QuorumEpochBegun(0, 3000, 0, "localhost", 9093, directory(9)), "features": features}
 
 
 def _features(rig: Rig, words: list[str], options: dict[str, str]) -> dict[str, Any]:

@@ -219,13 +219,6 @@ def test_a_copy_without_a_durable_mark_is_read_to_its_end(own_history: LogRef) -
     assert len(records_of(own_history)) == expected
 
 
-def test_a_rocksdb_checkpoint_is_readable_as_a_log(own_history: LogRef, tmp_path: Path) -> None:
-    log = open_log(own_history.path)
-    log.checkpoint(tmp_path / "copy")
-    log.close()
-    assert records_of(LogRef(str(tmp_path / "copy"), tmp_path / "copy")) == records_of(own_history)
-
-
 def test_a_frozen_log_rejects_writes(own_history: LogRef) -> None:
     with frozen_log(own_history.path) as seen, pytest.raises(Exception, match="rejects writes"):
         seen.write(Commit((Entry(b"x"),)))

@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -14,13 +15,13 @@ from controller.brokers.kraft import readiness
 from controller.kafka.messages import Message
 from controller.machine.decision import Answer
 from controller.settings.load import load_settings
-from events.catalog import Endpoint, Recorded
+from events.catalog import Recorded
 from events.codec import decode_event
 from tests.simulation.brokers.answers import Answers
 from tests.simulation.brokers.controller import CLUSTER, ControllerProcess, QuorumDisk
 from tests.simulation.brokers.door import Door, Line
 from tests.simulation.brokers.machine import Machine
-from tests.simulation.brokers.probes import Probe
+from tests.simulation.brokers.probes import Probes
 from tests.simulation.brokers.witness import LifeWitness
 from tests.simulation.faulty_log import Disk
 from tests.simulation.plan import Plan
@@ -128,9 +129,5 @@ class World:
 @contextmanager
 def probed(worlds: list[World]) -> Iterator[None]:
     """In the block, the controller probes the model brokers."""
-
-    def connection(endpoint: Endpoint) -> Probe:
-        return Probe(worlds[-1], endpoint)
-
-    with mock.patch.object(readiness, "BrokerProbe", connection):
+    with mock.patch.object(readiness, "BrokerProbes", partial(Probes, worlds)):
         yield

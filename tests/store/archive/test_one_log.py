@@ -296,7 +296,7 @@ def test_a_lost_event_after_dropped_ones_fails_the_open(folder: Path, tmp_path: 
         assert archiving.drop(log, manifests[:2], 10**15, 0, -1)
         start = log.start_offset
         assert start + 80 < log.next_offset
-    database = Database(folder, 1 << 20, DBRecoveryMode.absolute_consistency())
+    database = Database.open(folder, 1 << 20, DBRecoveryMode.absolute_consistency())
     batch = WriteBatch(raw_mode=True)
     batch.delete((start + lost).to_bytes(8, "big"))
     database.write(batch)

@@ -121,8 +121,9 @@ async def test_a_request_for_many_topics_under_many_rules_lets_the_event_loop_ru
     rig.work()
     rig.put.clear()
     count, turns = 10_000, [time.thread_time()]
-    rig.request(*creates("many", count))
+    pending = rig.request(*creates("many", count), timeout_ms=3_600_000)
     while len(rig.put) < count:
+        assert not pending.done(), "nobody decides the creates"
         turns.append(time.thread_time())
         await asyncio.sleep(0)
     turns.append(time.thread_time())

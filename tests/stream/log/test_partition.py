@@ -11,7 +11,7 @@ from controller.machine.apply import CannotApply
 from controller.machine.commands.commands import DeleteTopic
 from controller.machine.decision import Answer
 from controller.store.tree import HEAD
-from controller.stream.log.partition import POSITION_EVERY_RECORDS, CacheAhead, FirstRecordsDeleted, PartitionState
+from controller.stream.log.partition import CacheAhead, FirstRecordsDeleted, PartitionState
 from events.catalog import EVENT_VERSION, Cause, Fact, TopicReady
 from events.codec import EventDecodeError, encode_event
 from events.logs.events_topic import Decided, Fence, encode_record
@@ -133,9 +133,8 @@ def test_unacknowledged_decision_is_lost_on_close(writing: Writing, open_in: Ope
     assert (again.reader.next_source, again.store.durable_named("lost")) == (4, None)
 
 
-def test_position_is_stored_after_many_records_without_events(writing: Writing, open_in: OpenIn) -> None:
-    for _ in range(POSITION_EVERY_RECORDS // 2 + 10):
-        writing.decide(*joined(1))
+def test_position_is_stored_after_records_without_events(writing: Writing, open_in: OpenIn) -> None:
+    writing.decide(*joined(1))
     writing.partition.commit()
     position = writing.partition.reader.position
     writing.partition.close()
