@@ -13,7 +13,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from controller.http import connections, following, query_threads
 from controller.http.connections import READ_BLOCK_BYTES
 from controller.kafka.server.server import ConnectionCounts
-from controller.kafka.server.tls import Tls, TlsSettings
+from controller.kafka.server.tls import Tls
 from tests.http.service import Service, followers, service
 from tests.security.certificates import Authority
 
@@ -250,7 +250,7 @@ async def test_connections_per_ip() -> None:
 async def test_tls_handshakes_count_as_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "CONNECTIONS_MAX", 3)
     authority = Authority(tmp_path)
-    tls = Tls(TlsSettings(keystore=authority.issue("server").keystore))
+    tls = Tls(keystore=authority.issue("server").keystore)
     trusting = ssl.create_default_context(cafile=authority.file)
     counts = ConnectionCounts()
     async with service() as one, one.another(tls=tls, counts=counts) as (_, port):
