@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from controller.apis import Function, bound, checked, guarded
+from controller.apis import ApiFunction, bound, checked, guarded
 from controller.apis.cluster import describe_cluster, supported_features, with_api_versions
 from controller.apis.kraft import broker_requests, quorum
 from controller.apis.limits import CHANGES
@@ -125,7 +125,7 @@ def kraft_listener(
     """Handlers by API key: for brokers and controllers on the listener `of_brokers_name`, for clients on any other.
     `priority` is the leader priority that this voter reports."""
     members, node, registered = brokers.membership, brokers.node, brokers.replication.registered
-    of_nodes: dict[int, Function] = {
+    of_nodes: dict[int, ApiFunction] = {
         ApiKey.BROKER_REGISTRATION: partial(broker_requests.register_broker, members),
         ApiKey.BROKER_HEARTBEAT: partial(broker_requests.heartbeat, members, brokers.confirmations),
         ApiKey.CONTROLLER_REGISTRATION: partial(quorum.register_controller, node, registered),
@@ -133,7 +133,7 @@ def kraft_listener(
         ApiKey.ASSIGN_REPLICAS_TO_DIRS: partial(broker_requests.assign_replicas_to_dirs, members),
         ApiKey.ALLOCATE_PRODUCER_IDS: partial(broker_requests.allocate_producer_ids, members),
     }
-    of_clients: dict[int, Function] = {
+    of_clients: dict[int, ApiFunction] = {
         ApiKey.ELECT_LEADERS: elect_leaders,
         ApiKey.UNREGISTER_BROKER: broker_requests.unregister_broker,
         ApiKey.UNREGISTER_CONTROLLER: partial(quorum.unregister_controller, node, registered, asyncio.Lock()),
