@@ -16,18 +16,16 @@ from controller.machine import validation
 from controller.machine.commands.commands import AlterResourceConfigs, AlterTopicConfigs
 from controller.machine.configs.changes import check_resources
 from controller.machine.configs.groups import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, GroupConfig
-from controller.machine.configs.topic_configs import BROKER_CONFIGS
-from controller.machine.configs.values import ConfigType
 from controller.machine.configs.views import ConfigEntry, ConfigSource, ConfigSynonym, described_configs
 from controller.machine.errors import ErrorCode, Rejection
+from controller.machine.state import BROKER_LOGGERS, BROKERS, CLIENT_METRICS, GROUPS, TOPICS
 from controller.store.store import topic_slices
 from events.catalog import ConfigOp
 from events.names import TopicName
 
 RESOURCES_PER_SLICE = 20
 REJECTIONS_PER_SLICE = 200  # one error message may name all brokers
-TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
-_ALTERABLE = frozenset({BROKER, CLIENT_METRICS, GROUP})
+_ALTERABLE = frozenset({BROKERS, CLIENT_METRICS, GROUPS})
 """The resource types, in addition to topics, whose configs can be altered."""
 
 
@@ -76,16 +74,16 @@ def _described_resource(
 
 
 def _entries(call: Call, kind: int, name: str) -> Iterable[ConfigEntry] | Rejection:
-    if kind == TOPIC:
+    if kind == TOPICS:
         return _entries_of_topic(call, name)
     denied = _denied_resource(call, "DescribeConfigs", kind, name)
     if denied is not None:
         return denied
-    if kind == BROKER:
+    if kind == BROKERS:
         return broker_configs.entries_of_brokers(call.api, name)
-    if kind == BROKER_LOGGER:
+    if kind == BROKER_LOGGERS:
         return broker_configs.entries_of_loggers(call.api, name)
-    if kind in (GROUP, CLIENT_METRICS):
+    if kind in (GROUPS, CLIENT_METRICS):
         return _entries_of_named(call.api, kind, name)
     return Rejection(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {kind}", "validation:configs")
 
@@ -123,11 +121,11 @@ def described(entry: ConfigEntry, synonyms: bool, documentation: bool) -> messag
 
 def _denied_resource(call: Call, operation: Operation, kind: int, name: str) -> Rejection | None:
     """The authorizer's rejection for a resource other than a topic; brokers and client metrics need the cluster."""
-    if kind == GROUP:
+    if kind == GROUPS:
         code = ErrorCode.GROUP_AUTHORIZATION_FAILED
         is_granted = call.grants(operation, name, "Group")
         return None if is_granted else Rejection(code, "Group authorization failed.", "authorizer")
-    if kind not in (BROKER, BROKER_LOGGER, CLIENT_METRICS) or call.grants(operation):
+    if kind not in (BROKERS, BROKER_LOGGERS, CLIENT_METRICS) or call.grants(operation):
         return None
     return Rejection(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.", "authorizer")
 
@@ -142,7 +140,7 @@ class _Alteration(NamedTuple):
     @property
     def answer_name(self) -> TopicName:
         """The key of its answer; topic names have no colon."""
-        return TopicName(self.name if self.kind == TOPIC else f"{self.kind}:{self.name}")
+        return TopicName(self.name if self.kind == TOPICS else f"{self.kind}:{self.name}")
 
 
 async def alter_configs(call: Call, request: messages.AlterConfigsRequest) -> messages.AlterConfigsResponse:
@@ -179,7 +177,7 @@ async def alter_configs(call: Call, request: messages.AlterConfigsRequest) -> me
 def _rejection(call: Call, one: _Alteration, wrong: Rejection | None) -> Rejection | None:
     """The rejection of a resource, or None if it becomes a command. A denied client gets only the denial. Configs of
     simulated brokers are validated here, as Kafka brokers validate theirs."""
-    is_simulated_broker = one.kind == BROKER and not call.api.cluster.has_kraft_brokers
+    is_simulated_broker = one.kind == BROKERS and not call.api.cluster.has_kraft_brokers
     if wrong is None and not is_simulated_broker:
         return None
     denied = _denied_resource(call, "AlterConfigs", one.kind, one.name)
@@ -192,7 +190,7 @@ def _rejection(call: Call, one: _Alteration, wrong: Rejection | None) -> Rejecti
 def _command(
     call: Call, origin: Origin, one: _Alteration, validate_only: bool
 ) -> AlterTopicConfigs | AlterResourceConfigs:
-    is_topic = one.kind == TOPIC
+    is_topic = one.kind == TOPICS
     if is_topic:
         denied = call.api.denial(call.context, "AlterConfigs", one.name)
     else:
@@ -218,15 +216,15 @@ async def list_config_resources(
     Version 0 lists client metrics."""
     if not call.grants("DescribeConfigs"):
         return messages.ListConfigResourcesResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    every = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
+    every = (TOPICS, BROKERS, BROKER_LOGGERS, CLIENT_METRICS, GROUPS)
     kinds = frozenset(request.resource_types or every if call.context.api_version else (CLIENT_METRICS,))
     if not kinds <= set(every):
         return messages.ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    named = [(kind, name) for kind, name in call.api.cluster.resource_configs if kind in kinds - {BROKER}]
-    named += [(kind, str(id_)) for kind in kinds & {BROKER, BROKER_LOGGER} for id_ in call.api.cluster.brokers]
-    if TOPIC in kinds:
+    named = [(kind, name) for kind, name in call.api.cluster.resource_configs if kind in kinds - {BROKERS}]
+    named += [(kind, str(id_)) for kind in kinds & {BROKERS, BROKER_LOGGERS} for id_ in call.api.cluster.brokers]
+    if TOPICS in kinds:
         for some in topic_slices(lambda: call.api.store):
-            named += [(TOPIC, topic.name) for topic in some if call.api.knows(topic)]
+            named += [(TOPICS, topic.name) for topic in some if call.api.knows(topic)]
             await asyncio.sleep(0)
     resources = await in_turns(
         call,
@@ -240,21 +238,21 @@ async def list_config_resources(
 def _entries_of_named(api: ControllerApi, kind: int, name: str) -> list[ConfigEntry] | Rejection:
     """The configs of a group or of a client metrics subscription, which need not exist."""
     if not name:
-        named = "Group" if kind == GROUP else "Client metrics subscription"
+        named = "Group" if kind == GROUPS else "Client metrics subscription"
         return Rejection(ErrorCode.INVALID_REQUEST, f"{named} name must not be empty", "validation:configs")
     own = dict(api.cluster.configs_of(kind, name))
-    if kind == GROUP:
+    if kind == GROUPS:
         return [_entry(api, row, own.get(row.name)) for row in GROUP_CONFIGS.values() if not row.internal]
     sources = ConfigSource.DEFAULT_CONFIG, ConfigSource.CLIENT_METRICS_CONFIG
     return [
-        ConfigEntry(row.name, own.get(row.name, row.default), sources[row.name in own], ConfigType(row.kind), "", ())
+        ConfigEntry(row.name, own.get(row.name, row.default), sources[row.name in own], row.kind, "", ())
         for row in CLIENT_METRICS_CONFIGS.values()
     ]
 
 
 def _entry(api: ControllerApi, row: GroupConfig, own: str | None) -> ConfigEntry:
-    if row.synonym is not None and row.synonym in BROKER_CONFIGS:
-        entry = broker_configs.cluster_wide_config(api, row.synonym)
+    if not row.documentation:
+        entry = broker_configs.cluster_wide_config(api, f"group.{row.name}")
         value, chain, doc = entry.value, entry.synonyms, entry.documentation
     else:
         value, doc = row.default, row.documentation
@@ -263,4 +261,4 @@ def _entry(api: ControllerApi, row: GroupConfig, own: str | None) -> ConfigEntry
         value = row.canonical(own)
         chain = (ConfigSynonym(row.name, value, ConfigSource.GROUP_CONFIG), *chain)
     source = chain[0].source if chain else ConfigSource.DEFAULT_CONFIG
-    return ConfigEntry(row.name, value, source, ConfigType(row.kind), doc, chain)
+    return ConfigEntry(row.name, value, source, row.kind, doc, chain)

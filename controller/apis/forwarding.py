@@ -25,7 +25,6 @@ from msgspec.structs import replace
 
 from controller.access.authorizer import Operation
 from controller.apis import ON_CLUSTER
-from controller.apis.configs import BROKER, GROUP, TOPIC
 from controller.apis.limits import RESULTS, failed_results, slices
 from controller.controller_api import ControllerApi
 from controller.kafka.codec.codec import decode_response, encode_request, encode_response
@@ -46,6 +45,7 @@ from controller.kafka.messages.cluster import ApiVersion
 from controller.kafka.messages.topics import MetadataRequest
 from controller.machine.decision import Detail
 from controller.machine.errors import ErrorCode
+from controller.machine.state import BROKERS, GROUPS, TOPICS
 from events.names import BrokerId
 
 PassOn = Callable[[bytes, float, Address | None], Awaitable[bytes]]
@@ -205,8 +205,8 @@ class _SplitRequest(NamedTuple):
     forward: PassOn
 
     def __call__(self, context: RequestContext, request: Any) -> Any:
-        given = Counter(_key(each) for each in request.resources if each.resource_type != TOPIC)
-        given.pop((BROKER, str(self.api.node_id)), None)  # this node
+        given = Counter(_key(each) for each in request.resources if each.resource_type != TOPICS)
+        given.pop((BROKERS, str(self.api.node_id)), None)  # this node
         if context.api_key != ApiKey.DESCRIBE_CONFIGS:
             given = Counter({key: times for key, times in given.items() if times == 1})  # duplicates are rejected here
         operation = _OPERATIONS[context.api_key]
@@ -217,7 +217,7 @@ class _SplitRequest(NamedTuple):
 
     def _may(self, context: RequestContext, operation: Operation, resource: Any) -> bool:
         """True if the client has this operation on the group, or else on the cluster."""
-        if resource.resource_type == GROUP:
+        if resource.resource_type == GROUPS:
             return self.api.allows(context, operation, resource.resource_name, "Group")
         return self.api.allows(context, operation)
 

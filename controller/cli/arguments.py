@@ -1,4 +1,5 @@
-"""Parses flag values and times, and prints errors with suggestions, for all modules of the command line.
+"""Parses flag values and times, and prints errors with suggestions, for all modules of the command line. All parsers
+of values raise ArgumentTypeError.
 
 Times such as `5m`, `2h`, `yesterday 14:00`, `14:00`, `today` and `now` become absolute when they are parsed, in the
 terminal's time zone, as do ISO-8601 times without a zone. Offsets and milliseconds pass unchanged.
@@ -37,11 +38,11 @@ class Negative(UserError):
     exit_code = NEGATIVE
 
 
-def with_output(run: Callable[[], int]) -> int:
-    """Run a command and return its exit code. Prints its errors. A closed pipe (`| head`) ends it quietly; a full disk
-    behind standard output is an error."""
+def with_output(run: Callable[[], int | None]) -> int:
+    """Run a command, print its errors, and return its exit code; None is 0. A closed pipe (`| head`) ends it quietly; a
+    full disk behind standard output is an error."""
     try:
-        code = _reported(run)
+        code = _reported(run) or DONE
         sys.stdout.flush()
         return code
     except BrokenPipeError:
@@ -52,7 +53,7 @@ def with_output(run: Callable[[], int]) -> int:
         return print_error(f"cannot write to standard output: {error_text(error)}")
 
 
-def _reported(run: Callable[[], int]) -> int:
+def _reported(run: Callable[[], int | None]) -> int | None:
     """Run a command and print its errors. Raises OSError if standard output cannot be written."""
     try:
         return run()
@@ -83,7 +84,6 @@ def error_text(error: OSError) -> str:
 
 
 def key_value(text: str) -> tuple[str, str]:
-    """Parse KEY=VALUE. Raises ArgumentTypeError."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
@@ -91,14 +91,12 @@ def key_value(text: str) -> tuple[str, str]:
 
 
 def non_empty(text: str) -> str:
-    """A non-empty name. Raises ArgumentTypeError."""
     if not text:
         raise argparse.ArgumentTypeError("must not be empty")
     return text
 
 
 def count(text: str) -> int:
-    """Parse a whole number, such as an offset. Raises ArgumentTypeError."""
     if not (text.isascii() and text.isdigit()):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 0 or more")
     return int(text)
@@ -108,8 +106,6 @@ NUMBER_DIGITS_MAX: Final = 20
 
 
 def count_within(low: int, high: int) -> Callable[[str], int]:
-    """Parses a whole number with limits. Raises ArgumentTypeError."""
-
     def parse(text: str) -> int:
         if not (text.isascii() and text.isdigit() and len(text) < NUMBER_DIGITS_MAX and low <= int(text) <= high):
             raise argparse.ArgumentTypeError(f"{text!r} is not a number from {low} to {high}")
@@ -133,7 +129,6 @@ class HttpAddress(NamedTuple):
 
 
 def http_address(text: str) -> HttpAddress:
-    """Parse an address. Raises ArgumentTypeError."""
     found = _ADDRESS.fullmatch(text)
     if found is None or not 1 <= int(found[3]) <= 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not [https://]HOST:PORT with a port from 1 to 65535")
@@ -141,7 +136,6 @@ def http_address(text: str) -> HttpAddress:
 
 
 def http_address_text(text: str) -> str:
-    """Check an address. Raises ArgumentTypeError."""
     http_address(text)
     return text
 
@@ -265,7 +259,7 @@ def _iso(point_in_time: datetime) -> str:
 
 
 def point_in_time(text: str) -> str:
-    """Parse a point in time or an offset. Raises ArgumentTypeError."""
+    """A point in time, or an offset."""
     from projections.text.points_in_time import InvalidPointInTime, parse_point_in_time, refuse_future
 
     now = datetime.now().astimezone()  # noqa: TID251 - the terminal's zone

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from controller.cli.arguments import DONE, http_address_text
+from controller.cli.arguments import http_address_text
 from controller.cli.commands import Parsers, add, add_action, add_actions, add_command
 from controller.cli.output import add_output, show
 from events.errors import UserError
@@ -142,30 +142,27 @@ def list_(options: argparse.Namespace) -> int:
     return show(options, answer, lambda style: style.table(header, rows, empty), lambda: by_name)
 
 
-def add_context(options: argparse.Namespace) -> int:
+def add_context(options: argparse.Namespace) -> None:
     contexts = read()
     config = None if options.command_config is None else os.path.abspath(options.command_config)
     by_name = {**contexts.by_name, options.name: Context(options.http, config)}
     write(Contexts(by_name, contexts.current or options.name))
     print(f"context {options.name} is {options.http}" + ("" if contexts.current else ", and in use"))
-    return DONE
 
 
-def use(options: argparse.Namespace) -> int:
+def use(options: argparse.Namespace) -> None:
     contexts = read()
     one = contexts.named(options.name)
     write(Contexts(contexts.by_name, options.name))
     print(f"context {options.name} is in use: {one.http}")
-    return DONE
 
 
-def remove(options: argparse.Namespace) -> int:
+def remove(options: argparse.Namespace) -> None:
     contexts = read()
     contexts.named(options.name)
     left = {name: one for name, one in contexts.by_name.items() if name != options.name}
     write(Contexts(left, None if contexts.current == options.name else contexts.current))
     print(f"context {options.name} is removed")
-    return DONE
 
 
 SHELLS = ("bash", "zsh", "fish")
@@ -176,8 +173,7 @@ HOW = """\
 """
 
 
-def print_script(options: argparse.Namespace) -> int:
+def print_script(options: argparse.Namespace) -> None:
     from argcomplete.shell_integration import shellcode
 
     print(shellcode(["topicwright"], shell=options.shell))
-    return 0

@@ -81,7 +81,6 @@ def _register_files(commands: Parsers) -> None:
 
 
 def _add_target(parser: argparse.ArgumentParser, *, required: bool = False) -> None:
-    """Add the flags of a target of notifications."""
     group = parser.add_argument_group("target")
     what = "a webhook, https://HOST[:PORT]/PATH, or a Kafka topic, kafka://HOST:PORT[,…]/TOPIC"
     add(group, "--to TARGET", what, required=required)

@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if "--utc" in given:  # before the times among the flags are parsed
             _set_zone("UTC")
         options = parser(given[0] if given else "").parse_args(given)
-        run: Callable[[argparse.Namespace], int] = options.func
+        run: Callable[[argparse.Namespace], int | None] = options.func
         return with_output(lambda: run(options))
     finally:
         os.umask(before)

@@ -175,16 +175,21 @@ def _outcome(name: str, command: _Command, arguments: argparse.Namespace) -> Out
         return run(runner, ref, options)
 
 
+class _Hidden:
+    """Hides numpy and pandas, which pyarrow imports if it can, and which take 0.4 s."""
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> None:
+        if name in ("numpy", "pandas"):
+            raise ModuleNotFoundError(name=name)
+
+
 def _load_arrow_alone() -> None:
-    """Load pyarrow without numpy and pandas, which it imports if it can, and which take 0.4 s."""
-    modules: dict[str, Any] = sys.modules
-    hidden = {"numpy", "pandas"} - modules.keys()
-    modules |= dict.fromkeys(hidden)  # None: importing it fails
+    sys.meta_path.insert(0, _Hidden)
     import pyarrow._compute  # looks for numpy too, when something needs it
 
     pyarrow.array([])  # looks for pandas
-    for name in hidden:
-        del modules[name]
+    sys.meta_path.remove(_Hidden)
 
 
 def _kafka_properties(arguments: argparse.Namespace) -> tuple[tuple[str, str], ...]:

@@ -214,7 +214,7 @@ def bootstrap(text: str) -> str:
     return text
 
 
-def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     if options.config is None and not options.set and options.rules is None:
         parser.error("nothing to check: give --config FILE, --set KEY=VALUE or --rules FILE")
     from controller.http.metrics import Metrics
@@ -237,7 +237,6 @@ def _check(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
         print(f"ignored, because only Kafka brokers use them: {', '.join(settings.ignored)}")
     policies = ", ".join(chain.names) or "none"
     print(f"settings are valid: {len(settings.given)} given; policies: {policies}; listeners: {len(clients.listeners)}")
-    return 0
 
 
 # --- a log in Kafka
@@ -304,7 +303,7 @@ def _refuse_decisions(overrides: list[str]) -> None:
             raise SettingsError(f"--set {key}: decisions depend on it, so give it to `topicwright worker`")
 
 
-def restore(options: argparse.Namespace) -> int:
+def restore(options: argparse.Namespace) -> None:
     import asyncio
 
     from controller.serving.process import reached
@@ -322,4 +321,3 @@ def restore(options: argparse.Namespace) -> int:
     for one in restored:
         print(one)
     print(f"topic {settings.stream_events_topic} is restored: start workers and gateways with empty folders")
-    return 0

@@ -2,8 +2,6 @@
 (`group_commit`) and the workers call `Reports` after each commit."""
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any, Protocol
 
 import msgspec
@@ -14,6 +12,7 @@ from controller.policy.chain import PolicyJudge
 from events import access, catalog
 from events.catalog import Recorded
 from events.names import Offset
+from projections.text.points_in_time import iso
 
 Line = dict[str, object]
 Rules = dict[tuple[str, str], str]
@@ -35,18 +34,8 @@ class Figures(Protocol):
     def rules_failed(self, count: int) -> None: ...
 
 
-def line_time(at_ms: int) -> str:
-    """The time in ISO-8601, UTC, with milliseconds."""
-    return f"{_second(at_ms // 1000)}.{at_ms % 1000:03}Z"
-
-
-@lru_cache(maxsize=64)
-def _second(at_s: int) -> str:
-    return datetime.fromtimestamp(at_s, UTC).isoformat()[:19]
-
-
 def _decision(record: Recorded, api: str, event: Any, more: Line) -> Line:
-    line = {"at": line_time(record.at_ms), "level": "info", "event": "decided", "api": api}
+    line = {"at": iso(record.at_ms), "level": "info", "event": "decided", "api": api}
     return {**line, "request": event.request_id, "topic": event.topic, "offset": record.offset, **more}
 
 
@@ -75,7 +64,7 @@ def _happened(**fields: str) -> MakeLine:
     def line(record: Recorded, event: Any, _: Rules) -> Line:
         more = {key: getattr(event, attribute) for key, attribute in fields.items()}
         level = "warning" if more.get("code") else "info"
-        head = {"at": line_time(record.at_ms), "level": level, "event": type(event).__name__}
+        head = {"at": iso(record.at_ms), "level": level, "event": type(event).__name__}
         return {**head, "request": record.cause.request_id, "offset": record.offset, **more}
 
     return line

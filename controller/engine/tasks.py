@@ -87,7 +87,8 @@ class ApprovalExpiry:
         self._timer: asyncio.TimerHandle | None = None
 
     def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
-        self.begin()
+        if records:
+            self.begin()
 
     def begin(self) -> None:
         """Wait for the request that expires first; one that has expired is due at once."""

@@ -24,8 +24,8 @@ from events.values import are_cordoned
 
 ELIGIBLE_REPLICAS = "eligible.leader.replicas.version"
 """The feature that enables eligible leader replicas (KIP-966)."""
-BROKERS = 4
-"""Kafka's config resource type BROKER."""
+TOPICS, BROKERS, BROKER_LOGGERS, CLIENT_METRICS, GROUPS = 2, 4, 8, 16, 32
+"""Kafka's config resource types."""
 ResourceConfigs = Mapping[tuple[int, str], Configs]
 """Dynamic configs by resource type and resource name."""
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import structlog
 
-from controller.engine.reports import line_time
+from projections.text.points_in_time import iso
 
 
 def configure_logs(level: str) -> None:
@@ -41,7 +41,7 @@ def configure_logs(level: str) -> None:
 
 def _in_order(_: object, __: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
     """Time, level and event first, as in the lines of decisions (`controller.engine.reports`)."""
-    at = line_time(time.time_ns() // 1_000_000)
+    at = iso(time.time_ns() // 1_000_000)
     return {"at": at, "level": line.pop("level"), "event": line.pop("event"), **line}
 
 

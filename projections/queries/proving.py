@@ -15,6 +15,7 @@ functions read only durable events, so any thread may call them.
 and rebuilds no state from the events; `replay redecide` and `replay compare` do.
 """
 
+import secrets  # noqa: TID251 - the key of the sums over indexes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
@@ -206,12 +207,11 @@ def audit(
     *,
     heads: Sequence[Head],
     public_key: bytes | None,
-    index_key: bytes,
     progress: Callable[[int], object] = lambda _: None,
 ) -> Audit:
-    """Audit a log. `heads` were stored elsewhere, `public_key` is the trusted signer, and `index_key` is random.
-    `progress` receives the number of audited events. Raises LogError for errors other than damage."""
-    auditor = _Auditor(log, part, public_key, index_key)
+    """Audit a log. `heads` were stored elsewhere, and `public_key` is the trusted signer. `progress` receives the
+    number of audited events. Raises LogError for errors other than damage."""
+    auditor = _Auditor(log, part, public_key)
     auditor.read({head.size for head in heads}, progress)
     for head in heads:
         against_head(
@@ -222,7 +222,7 @@ def audit(
 
 
 class _Auditor:
-    def __init__(self, log: RocksDbLog, part: Query, public_key: bytes | None, index_key: bytes) -> None:
+    def __init__(self, log: RocksDbLog, part: Query, public_key: bytes | None) -> None:
         self.findings = Findings()
         self.frontier = Frontier()
         self.roots = {0: EMPTY_ROOT}
@@ -230,7 +230,7 @@ class _Auditor:
         self._log = log
         self._part = part
         self._public_key = public_key
-        self._index_key = index_key
+        self._index_key = secrets.token_bytes(32)
         self._sums = [0, 0]
         self._counts = [0, 0]
         self._end = log.durable_offset

@@ -20,9 +20,10 @@ from controller.kafka.messages.configs import (
     DescribeConfigsResult,
     ListConfigResourcesRequest,
 )
-from controller.machine.configs.changes import CLIENT_METRICS, OpType
-from controller.machine.configs.groups import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, GROUPS
+from controller.machine.configs.changes import OpType
+from controller.machine.configs.groups import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
 from controller.machine.configs.topic_configs import BROKER_SYNONYMS, TOPIC_CONFIGS
+from controller.machine.state import CLIENT_METRICS, GROUPS
 from events.catalog import PartitionChanged, ResourceConfigsChanged
 from tests.apis.rig import Rig, read_back, rig
 from tests.apis.test_permissions import BOB, Granted

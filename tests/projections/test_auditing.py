@@ -62,7 +62,7 @@ def folder(whole: Path, tmp_path: Path) -> Path:
 def audited(folder: Path, *heads: Head, public_key: bytes | None = SIGNER.public_key) -> Audit:
     with closing(open_log(folder)) as log:
         part = Query(log, partial(TopicStore, log))
-        return audit(log, part, heads=heads, public_key=public_key, index_key=b"k" * 32)
+        return audit(log, part, heads=heads, public_key=public_key)
 
 
 def head_at(folder: Path, size: int) -> Head:

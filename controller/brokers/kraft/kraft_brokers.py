@@ -32,9 +32,9 @@ from controller.machine.commands.commands import (
     FenceBroker,
     UnregisterBroker,
 )
-from controller.machine.configs.changes import TOPICS, repair, unreadable
+from controller.machine.configs.changes import repair, unreadable
 from controller.machine.partitions.blocks import numbered
-from controller.machine.state import Topic
+from controller.machine.state import TOPICS, Topic
 from controller.quorum.features import (
     METADATA_VERSION_SHARED,
     Features,

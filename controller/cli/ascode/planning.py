@@ -281,11 +281,10 @@ def _saved(path: Path, backend: Backend) -> Plan:
     return made
 
 
-def write_files(options: argparse.Namespace, backend: Backend) -> int:
+def write_files(options: argparse.Namespace, backend: Backend) -> None:
     found = sorted(topics_by_name(backend).values(), key=lambda one: one.name)
     topics = {one.name: _described(one) for one in found if fnmatchcase(one.name, options.pattern)}
     yaml.dump({"topics": topics}, sys.stdout, yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
-    return DONE
 
 
 def _described(topic: TopicSummary) -> dict[str, Any]:

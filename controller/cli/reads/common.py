@@ -42,7 +42,7 @@ COMPLETE_WITHIN_S: Final = 2.0
 _LEGAL: Final = re.compile(r"[A-Za-z0-9._-]+")
 _NO_FLAGS: Final = {"http": None, "context": None, "data": None, "command_config": None}
 
-Read = Callable[[argparse.Namespace, "Backend"], int]
+Read = Callable[[argparse.Namespace, "Backend"], int | None]
 
 
 def add_at(parser: argparse.ArgumentParser) -> None:
@@ -114,7 +114,7 @@ class Misuse(Exception):
     """Flags that do not go together; printed with the usage."""
 
 
-def _run(run: Read, options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+def _run(run: Read, options: argparse.Namespace, parser: argparse.ArgumentParser) -> int | None:
     try:
         if getattr(options, "watch", False):
             options.no_pager = True

@@ -174,14 +174,11 @@ def changes(options: argparse.Namespace, backend: Backend) -> int:
             break
     del found[options.limit :]
     answer, offsets = {"changes": found, "as_of": page.as_of}, (place(one.partition, one.offset) for one in found)
-    return show(options, answer, lambda style: _change_lines(found, style), lambda: offsets, when(page.as_of))
 
+    def lines(style: Style) -> Iterable[str]:
+        return in_columns((_change_line(one, style) for one in found), style) if found else ["Nothing was changed."]
 
-def _change_lines(found: list[RecordedChangeView], style: Style) -> Iterator[str]:
-    if not found:
-        yield "Nothing was changed."
-        return
-    yield from in_columns((_change_line(one, style) for one in found), style)
+    return show(options, answer, lines, lambda: offsets, when(page.as_of))
 
 
 def _change_line(one: RecordedChangeView, style: Style) -> Line:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from msgspec.structs import astuple
 
 from controller.apis.access import CREATION_FIELDS, FILTER_FIELDS
-from controller.cli.arguments import DONE, Negative
+from controller.cli.arguments import Negative
 from controller.cli.output import show
 from controller.cli.work.admin import call, check
 from controller.kafka.messages import access
@@ -54,16 +54,15 @@ def list_acls(options: argparse.Namespace) -> int:
     return show(options, view, lambda style: style.table(header, rows, empty), lambda: map(acl_text, found))
 
 
-def add_acl(options: argparse.Namespace) -> int:
+def add_acl(options: argparse.Namespace) -> None:
     acl = _acl(options)
     creation = access.AclCreation(**dict(zip(CREATION_FIELDS, astuple(acl), strict=True)))
     request = access.CreateAclsRequest(creations=(creation,))
     check(*call(options, request).results)
     print(acl_text(acl))
-    return DONE
 
 
-def remove_acl(options: argparse.Namespace) -> int:
+def remove_acl(options: argparse.Namespace) -> None:
     acl = _acl(options)
     wanted = access.DeleteAclsFilter(**dict(zip(FILTER_FIELDS, astuple(acl), strict=True)))
     (found,) = call(options, access.DeleteAclsRequest(filters=(wanted,))).filter_results
@@ -71,7 +70,6 @@ def remove_acl(options: argparse.Namespace) -> int:
     if not found.matching_acls:
         raise Negative(f"there is no such ACL: {acl_text(acl)}")
     print(f"removed: {acl_text(acl)}")
-    return DONE
 
 
 def _acl(options: argparse.Namespace) -> Acl:
@@ -117,26 +115,25 @@ def list_quotas(options: argparse.Namespace) -> int:
     return show(options, view, lambda style: style.table(header, rows, empty), lambda: entities)
 
 
-def add_quotas(options: argparse.Namespace) -> int:
+def add_quotas(options: argparse.Namespace) -> None:
     given = [one.partition("=") for one in options.values]
     try:
         ops = tuple(access.OpData(key=key, value=float(text)) for key, _, text in given)
     except ValueError:
         raise UserError(f"{' '.join(options.values)!r} is not KEY=NUMBER, as in controller_mutation_rate=5") from None
-    return _alter(options, ops, "set")
+    _alter(options, ops, "set")
 
 
-def remove_quotas(options: argparse.Namespace) -> int:
-    return _alter(options, tuple(access.OpData(key=key, remove=True) for key in options.values), "removed")
+def remove_quotas(options: argparse.Namespace) -> None:
+    _alter(options, tuple(access.OpData(key=key, remove=True) for key in options.values), "removed")
 
 
-def _alter(options: argparse.Namespace, ops: tuple[access.OpData, ...], done: str) -> int:
+def _alter(options: argparse.Namespace, ops: tuple[access.OpData, ...], done: str) -> None:
     entity = _entity(options.entity)
     parts = tuple(access.EntityData(entity_type=kind, entity_name=name) for kind, name in entity)
     request = access.AlterClientQuotasRequest(entries=(access.EntryData(entity=parts, ops=ops),))
     check(*call(options, request).entries)
     print(f"{done} {', '.join(op.key for op in ops)} of {entity_text(entity)}")
-    return DONE
 
 
 def _entity(text: str) -> tuple[tuple[str, str | None], ...]:

@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from controller.cli.arguments import DONE, http_address
+from controller.cli.arguments import http_address
 from controller.cli.backend import Backend, HttpBackend
 from controller.cli.context import DEFAULT_HTTP, Context, chosen
 from events.errors import UserError
@@ -37,8 +37,8 @@ BROKER = 3
 WITHIN_S = 60  # generous: a cold start on a busy machine
 
 
-def demo(options: argparse.Namespace, named: Backend) -> int:
-    """Run the demo; returns the exit code. Raises UserError."""
+def demo(options: argparse.Namespace, named: Backend) -> None:
+    """Run the demo. Raises UserError."""
     with _service(options, named) as (backend, flags):
         http = str(backend).removeprefix("at ")
         page = f"{'' if '://' in http else 'http://'}{http}/"
@@ -51,7 +51,6 @@ def demo(options: argparse.Namespace, named: Backend) -> int:
         if backend is not named and sys.stdout.isatty():
             with suppress(KeyboardInterrupt, EOFError):
                 input(f"\nThe page has the same: {page}. Enter ends the demo. ")
-    return DONE
 
 
 def _run(argv: list[str]) -> None:

@@ -30,7 +30,6 @@ from controller.brokers.kraft.adopting import (
     write_folder,
 )
 from controller.brokers.kraft.kraft_brokers import UnreadableConfigs
-from controller.cli.arguments import DONE
 from controller.cli.folder import NO_LOG
 from controller.cli.output import progress_to
 from controller.kafka.messages.records import RegisterBrokerRecord, TopicRecord
@@ -51,7 +50,7 @@ from projections.text.points_in_time import iso, parse_point_in_time
 from projections.text.wording import many
 
 
-def adopt(options: argparse.Namespace) -> int:
+def adopt(options: argparse.Namespace) -> None:
     folder = read_folder(options.source, ignore_torn_tail=options.cut_torn_tail)
     refuse_if_in_use(folder.path)
     _check_cluster(folder, options.cluster_id)
@@ -62,19 +61,17 @@ def adopt(options: argparse.Namespace) -> int:
             f"{taken.quorum.node_id}: name its folder, or use restore if that is lost"
         )
     _take(options, folder, taken)
-    return 0
 
 
-def restore(options: argparse.Namespace) -> int:
+def restore(options: argparse.Namespace) -> None:
     folders = [read_folder(source, ignore_torn_tail=options.cut_torn_tail) for source in options.sources]
     for each in folders:
         _check_cluster(each, options.cluster_id or folders[0].cluster_id)
     folder = max(folders, key=lambda each: (each.epoch, each.end_offset))
     _take(options, folder, adopted(folder, _request_id("restore")))
-    return 0
 
 
-def handback(options: argparse.Namespace) -> int:
+def handback(options: argparse.Namespace) -> None:
     if not (options.data / "CURRENT").is_file():
         raise FolderError(f"{options.data} {NO_LOG}")
     with closing(RocksDbLog(options.data, cluster_id=None, new_cluster_id=_no_new_cluster)) as log:
@@ -112,7 +109,6 @@ def handback(options: argparse.Namespace) -> int:
         f"Start Kafka's controller as node {quorum.node_id} at the address that brokers know, with log.dirs="
         f"{options.to.absolute()}. {options.data} cannot be served any more: to return, adopt into a new folder."
     )
-    return 0
 
 
 def _record_handback(log: EventLog, folder: Path, files: QuorumFiles) -> None:
@@ -187,7 +183,7 @@ def _no_new_cluster() -> NoReturn:
 UNFINISHED = ".unfinished-"
 
 
-def backup(options: argparse.Namespace) -> int:
+def backup(options: argparse.Namespace) -> None:
     from controller.serving.archiver import Archiver
     from events.logs.archive.manifest import ManifestWriter, Writer, archive_status, find_manifest
     from events.logs.archive.store import is_inside, open_store
@@ -215,10 +211,9 @@ def backup(options: argparse.Namespace) -> int:
                 size += segment.events.size
             progress(segment.end)
         print(f"{added} events added, {size} bytes: {place.url} has all {archiver.next_offset} of {options.data}")
-    return DONE
 
 
-def recover(options: argparse.Namespace) -> int:
+def recover(options: argparse.Namespace) -> None:
     from controller.store.recovering import recover as recovered
     from events.logs.archive.manifest import read_manifest
     from events.logs.archive.store import open_store
@@ -245,4 +240,3 @@ def recover(options: argparse.Namespace) -> int:
             "It led Kafka brokers, which follow the metadata log; a backup does not have that. `topicwright restore` "
             "creates a folder to lead them, from a broker's copy; this folder can only be read."
         )
-    return DONE

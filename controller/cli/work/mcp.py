@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.cli.arguments import DONE, point_in_time
+from controller.cli.arguments import point_in_time
 from controller.cli.backend import Backend
 from controller.cli.reads import common
 from controller.release import RELEASE
@@ -41,7 +41,7 @@ _INSTRUCTIONS: Final = (
 )
 
 
-def serve(options: argparse.Namespace, backend: Backend) -> int:
+def serve(options: argparse.Namespace, backend: Backend) -> None:
     """Serve until standard input ends. Raises UserError."""
     try:
         import anyio
@@ -69,7 +69,6 @@ def serve(options: argparse.Namespace, backend: Backend) -> int:
             await server.run(read, write, server.create_initialization_options())
 
     anyio.run(run)
-    return DONE
 
 
 def described(document: dict[str, Any], name: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from contextlib import closing
 from typing import Any, Final
 
 from controller.cli import serve as flags
-from controller.cli.arguments import DONE, Negative
+from controller.cli.arguments import Negative
 from controller.cli.output import Style
 from controller.kafka.connections import addresses
 from controller.kafka.messages.quorum import QuorumReplica
@@ -44,7 +44,7 @@ def start(options: argparse.Namespace, settings: ServeSettings) -> Coroutine[Any
 
 def _with_client(
     work: Callable[[argparse.Namespace, QuorumClient], Coroutine[Any, Any, None]],
-) -> Callable[[argparse.Namespace], int]:
+) -> Callable[[argparse.Namespace], None]:
     """Wraps `work` as a command: it gets a client of the quorum, and a QuorumError becomes exit code 1."""
 
     async def run(options: argparse.Namespace) -> None:
@@ -52,12 +52,11 @@ def _with_client(
         with closing(QuorumClient(addresses(options.bootstrap_controller), security)) as client:
             await work(options, client)
 
-    def command(options: argparse.Namespace) -> int:
+    def command(options: argparse.Namespace) -> None:
         try:
             asyncio.run(run(options))
         except QuorumError as error:
             raise Negative(str(error)) from error
-        return DONE
 
     return command
 

@@ -17,7 +17,7 @@ from controller.access.users import SALT_BYTES, add_token, read_users, remove_us
 from controller.apis import errors_of
 from controller.apis.access import ScramRow, scram_change
 from controller.brokers.kraft.projector import MetadataProjector
-from controller.cli.arguments import DONE, Negative
+from controller.cli.arguments import Negative
 from controller.cli.folder import open_log
 from controller.cli.output import show
 from controller.cli.work.admin import call, check
@@ -27,7 +27,6 @@ from controller.machine.access.requests import MECHANISMS
 from controller.machine.commands.commands import AlterUserScramCredentials, AnyCommand, ChangeSettings
 from controller.machine.decide import decide
 from controller.machine.decision import Detail
-from controller.machine.state import Cluster
 from controller.quorum.files import QuorumFiles
 from controller.quorum.folder import META_PROPERTIES, FolderError, NodeFolder
 from controller.quorum.log.batches import embedded_events, encode_batch
@@ -45,32 +44,30 @@ from events.names import RequestId
 # --- actions
 
 
-def add(options: argparse.Namespace) -> int:
+def add(options: argparse.Namespace) -> None:
     if options.token:
         if options.file is None:
             raise UserError("--token needs --file: tokens exist only in users files")
         print(add_token(options.file, options.name))
         print(f"this token is shown only once; it logs in as User:{options.name}", file=sys.stderr)
-        return DONE
+        return
     password = _password(options.name)
     if options.file is not None:
         known = set_password(options.file, options.name, password)
         print(f"{'changed' if known else 'added'} {options.name} in {options.file}")
-        return DONE
+        return
     _alter(options, credential(options.name, options.mechanism, password, options.iterations))
     print(f"set {options.mechanism} of {options.name}")
-    return DONE
 
 
-def remove(options: argparse.Namespace) -> int:
+def remove(options: argparse.Namespace) -> None:
     if options.file is not None:
         if not remove_user(options.file, options.name):
             raise Negative(f"there is no user {options.name} in {options.file}")
         print(f"removed {options.name}")
-        return DONE
+        return
     _alter(options, access.ScramCredentialDeletion(name=options.name, mechanism=NUMBERS[options.mechanism]))
     print(f"removed {options.name} for {options.mechanism}")
-    return DONE
 
 
 def list_(options: argparse.Namespace) -> int:
@@ -83,7 +80,8 @@ def list_(options: argparse.Namespace) -> int:
         if not options.data.exists():
             raise UserError(f"there is no folder {options.data}")
         with closing(open_log(options.data)) as log:
-            users = [*mechanisms(TopicStore(log).durable_cluster)]
+            scram = TopicStore(log).durable_cluster.scram
+        users = [(*key, one.iterations) for key, one in scram.items()]
     else:
         answer = call(options, access.DescribeUserScramCredentialsRequest())
         check(answer)
@@ -121,11 +119,6 @@ def credential(name: str, mechanism: str, password: str, iterations: int) -> acc
 
 PRINCIPAL = "User:CLI"
 """The principal of changes without the service; everyone who can write the data folder may make such changes."""
-
-
-def mechanisms(cluster: Cluster) -> list[tuple[str, str, int]]:
-    """(user, mechanism, iterations) of each SCRAM credential, sorted."""
-    return [(*key, cluster.scram[key].iterations) for key in sorted(cluster.scram)]
 
 
 def alter_offline(data: Path, settings: ServeSettings, change: ScramRow) -> access.AlterUserScramCredentialsResult:

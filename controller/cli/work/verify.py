@@ -8,7 +8,6 @@ state is recomputed from the events.
 """
 
 import argparse
-import secrets
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -38,7 +37,7 @@ from events.logs.archive.store import ArchiveStore, open_store
 from events.logs.log import Commit, LogCorrupted, read_bytes
 from events.logs.merkle import PATH_LENGTH_MAX, Frontier
 from events.logs.rocksdb_log import RocksDbLog
-from events.logs.tree_heads import Head, Proof, ProofFails, log_name
+from events.logs.tree_heads import Head, Proof, ProofFails, ProvedEvent, log_name
 from projections.queries import proving
 from projections.queries.proving import Findings, against_head, audit
 from projections.queries.query import Query
@@ -110,23 +109,19 @@ def _proof(text: bytes, key: bytes | None, known: Head | None) -> int:
         raise ProofFails("its head is not the saved one")
     trusted = head if key is not None or known is None else known
     print(f"valid: {len(proof.events)} events of log {head.log}, which had {head.size} events at {iso(trusted.at_ms)}")
-    for line in _lines_of(proof):
-        print(harmless(line))
+    for event in proof.events:
+        print(harmless(_line_of(event)))
     return DONE
 
 
-def _lines_of(proof: Proof) -> list[str]:
-    lines = []
-    for event in proof.events:
-        if not event.value:
-            lines.append(f"{event.offset}: an event with a secret, of which only the hash is shown")
-            continue
-        try:
-            view = event_view(decode_event(event.offset, event.value))
-            lines.append(f"{view.offset:>8}  {view.at}  {view.type:<19}  {view.text}")
-        except EventDecodeError as error:
-            lines.append(f"{error}: written by a newer release?")
-    return lines
+def _line_of(event: ProvedEvent) -> str:
+    if not event.value:
+        return f"{event.offset}: an event with a secret, of which only the hash is shown"
+    try:
+        view = event_view(decode_event(event.offset, event.value))
+    except EventDecodeError as error:
+        return f"{error}: written by a newer release?"
+    return f"{view.offset:>8}  {view.at}  {view.type:<19}  {view.text}"
 
 
 # --- a log
@@ -145,8 +140,7 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
             heads = [head] if head is not None and (len(numbered) == 1 or head.log == name) else []
             compared = compared or bool(heads)
             part = Query(log, partial(TopicStore, log), number)
-            progress, index_key = progress_to(log.durable_offset), secrets.token_bytes(32)
-            found = audit(log, part, heads=heads, public_key=key, index_key=index_key, progress=progress)
+            found = audit(log, part, heads=heads, public_key=key, progress=progress_to(log.durable_offset))
             refold = StateRebuild(log, lambda: None, from_scratch=True)
             wrong = found.findings or (*proving.wrong_snapshots(log, part, refold), *wrong_state(log, refold))
         code = max(code, _report(wrong, name, found.size, found.root, heads, found.signed))
@@ -282,14 +276,11 @@ def _wrong(
             check_tree(log, base, place)
         except manifests.ArchiveDamaged as error:
             yield str(error)
-        found = audit(
-            log,
+        part, covered = (
             Query(log, partial(TopicStore, log), partition),
-            heads=[head for head in heads if head.size <= base.offset],
-            public_key=None,
-            index_key=secrets.token_bytes(32),
+            [one for one in heads if one.size <= base.offset],
         )
-        yield from found.findings
+        yield from audit(log, part, heads=covered, public_key=None).findings
         yield from wrong_state(log, StateRebuild(log, lambda: None, from_scratch=True))
 
 
@@ -316,7 +307,7 @@ def _each_event(
 # --- prove
 
 
-def prove(options: argparse.Namespace, backend: Backend) -> int:
+def prove(options: argparse.Namespace, backend: Backend) -> None:
     size = None if options.head is None else read_head(options.head).size
     proof = _requested(options, backend, size)
     sys.stdout.buffer.write(msgspec.json.format(msgspec.json.encode(proof), indent=1) + b"\n")
@@ -328,7 +319,6 @@ def prove(options: argparse.Namespace, backend: Backend) -> int:
     )
     if proof.next_offset is not None:
         print(f"more events exist: continue with --from {proof.next_offset}", file=sys.stderr)
-    return DONE
 
 
 def _requested(options: argparse.Namespace, backend: Backend, size: int | None) -> Proof:

@@ -22,18 +22,15 @@ from enum import IntEnum
 
 from controller.machine.commands.commands import AlterResourceConfigs, CopyClusterState
 from controller.machine.configs import groups, topic_configs
-from controller.machine.configs.groups import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS, GROUPS
+from controller.machine.configs.groups import CLIENT_METRICS_CONFIGS, GROUP_CONFIGS
 from controller.machine.configs.topic_configs import BROKER_CONFIGS, BROKER_SYNONYMS, BY_NAME
 from controller.machine.configs.values import Bad, ConfigRow, ConfigType, read_value
 from controller.machine.decision import NEEDS_APPROVAL, Decision, answered
 from controller.machine.errors import ErrorCode, Rejection
-from controller.machine.state import BROKERS, ELIGIBLE_REPLICAS, Cluster, State
+from controller.machine.state import BROKERS, CLIENT_METRICS, ELIGIBLE_REPLICAS, GROUPS, TOPICS, Cluster, State
 from controller.machine.validation import refused_by_policies
 from events.catalog import ConfigOp, Configs, Event, ResourceConfigsChanged, RulesApplied
 from events.names import RequestId
-
-TOPICS = 2
-"""Kafka's config resource type TOPIC."""
 
 _RULE = "validation:alter-request"
 
@@ -143,8 +140,6 @@ def _java_split(text: str) -> list[str]:
     return items
 
 
-CLIENT_METRICS = 16
-"""Kafka's config resource type CLIENT_METRICS."""
 RESOURCE_CONFIGS: Mapping[str, ConfigRow] = {
     **{name: row for name, row in BROKER_CONFIGS.items() if row.dynamic and row.kind is ConfigType.LIST},
     **CLIENT_METRICS_CONFIGS,

@@ -24,9 +24,6 @@ from controller.machine.configs.values import (
 from controller.machine.errors import ErrorCode, Rejection
 from events.catalog import Configs
 
-GROUPS = 32
-"""Kafka's config resource type GROUP."""
-
 
 class GroupConfig(ConfigRow, frozen=True, gc=False):
     """A config of consumer, share or streams groups (KIP-848, KIP-932, KIP-1071)."""
@@ -34,12 +31,7 @@ class GroupConfig(ConfigRow, frozen=True, gc=False):
     within: Allowed
     internal: bool
     documentation: str
-    """Empty if the config has a broker-level config, which then has the documentation."""
-
-    @property
-    def synonym(self) -> str | None:
-        """The broker-level config that has the default; None without one."""
-        return None if self.documentation else f"group.{self.name}"
+    """Empty for a config with a broker-level config `group.NAME`, which then has documentation and default."""
 
     def read(self, text: str) -> Value | Bad:
         value = super().read(text)

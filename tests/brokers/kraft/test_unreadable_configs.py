@@ -4,9 +4,8 @@ import pytest
 import structlog
 
 from controller.brokers.kraft.kraft_brokers import UnreadableConfigs
-from controller.machine.configs.changes import TOPICS, repair, unreadable
-from controller.machine.configs.groups import GROUPS
-from controller.machine.state import BROKERS
+from controller.machine.configs.changes import repair, unreadable
+from controller.machine.state import BROKERS, GROUPS, TOPICS
 from events.catalog import Configs, ResourceConfigsChanged, TopicDiscovered, TopicVanished
 from events.names import RequestId, TopicId, TopicName
 

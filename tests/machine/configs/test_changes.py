@@ -6,11 +6,10 @@ from hypothesis import strategies as st
 
 from controller.machine.commands.commands import AlterResourceConfigs
 from controller.machine.configs import changes
-from controller.machine.configs.changes import TOPICS, OpType, altered_topic_configs, check_resources
-from controller.machine.configs.groups import GROUPS
+from controller.machine.configs.changes import OpType, altered_topic_configs, check_resources
 from controller.machine.configs.views import ConfigSource, described_configs, effective_configs
 from controller.machine.errors import ErrorCode, Rejection
-from controller.machine.state import BROKERS, Cluster, DictTopics, State
+from controller.machine.state import BROKERS, GROUPS, TOPICS, Cluster, DictTopics, State
 from events.catalog import ConfigOp, Configs, ResourceConfigsChanged
 from events.names import RequestId, TopicName
 from tests.machine.configs.kafka_golden import KAFKA, Alter
