@@ -30,9 +30,10 @@ from controller.kafka.messages.clients import NodeEndpoint
 from controller.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.kafka.messages.topics import MetadataResponseTopic as TopicAnswer
-from controller.machine.configs.changes import TOPICS, OpType
+from controller.machine.configs.changes import OpType
 from controller.machine.configs.views import ConfigSource
 from controller.machine.errors import ErrorCode
+from controller.machine.state import TOPICS
 from controller.machine.validation import RECORDS_PER_REQUEST_MAX
 from events.catalog import Configs, Partition
 from events.names import BrokerId, TopicId, TopicName
