@@ -12,18 +12,16 @@ from typing import Any
 
 import msgspec
 
-from controller.brokers.port import CommandSink, EventTypes, report_failed, report_live, stamp, walk
+from controller.brokers.port import CommandSink, EventTypes, report_failed, report_live, stamp
 from controller.machine.commands import commands
 from controller.machine.partitions.blocks import numbered
 from controller.machine.state import Topic
+from controller.store.store import Part
 from events import catalog
-from events.logs.log import LogClosed
 from events.names import BrokerId, Offset, TopicName
 
 SIMULATED_BROKERS_MAX = 1000  # each costs a task and a heartbeat
 RACKS = ("rack-a", "rack-b", "rack-c")
-_OF_BROKERS: EventTypes = frozenset({catalog.BrokerUnfenced, catalog.BrokerFenced, catalog.BrokerUnregistered})
-"""Events after which ISR reports are sent again: a report that named an unregistered broker was rejected."""
 
 
 class UnknownBroker(Exception):
@@ -53,16 +51,13 @@ class SimulatedBrokers:
     listeners.
     """
 
-    handles: EventTypes = _OF_BROKERS | {catalog.PartitionChanged}
+    handles: EventTypes = frozenset({catalog.PartitionChanged})
 
     def __init__(self, count: int) -> None:
         self.by_id = {BrokerId(n): SimulatedBroker(BrokerId(n), rack_of(n)) for n in range(1, count + 1)}
         self.endpoints: dict[BrokerId, catalog.Endpoint] = {}
         self.default_endpoints: tuple[catalog.Endpoint, ...] = (catalog.Endpoint("PLAINTEXT", "localhost", 9092),)
         self._controller: CommandSink
-        self._sweeping: asyncio.Task[None] | None = None
-        self._changed: set[BrokerId] | None = set()
-        """Brokers that changed since the sweep that is running; None for a sweep of all unhealthy topics."""
         self._stopped = False
         self.on_running_changed: Callable[[SimulatedBroker], None] = lambda _: None
         """Called with each broker that starts or stops."""
@@ -70,7 +65,7 @@ class SimulatedBrokers:
     # --- the port
 
     def start(self, controller: CommandSink) -> None:
-        """Register brokers 1 to N, fence all others of the log, and report followers that are back in sync."""
+        """Register brokers 1 to N, and fence all others of the log."""
         self._controller = controller
         self.resume()
 
@@ -87,22 +82,30 @@ class SimulatedBrokers:
             else:
                 report_failed(self._controller, broker.broker_id, "stopped")
         self._applied_by_all(self._controller.last_offset)
-        self._changed = None
-        self._sweep()
 
     def immediate_commands(self, records: Sequence[catalog.Recorded]) -> Sequence[commands.AnyCommand]:
         """Confirm the events for all brokers without delay: they apply events as soon as these are durable."""
         return () if self._stopped else self._confirmed(self._prompt(), records[-1].offset)
 
     def on_events(self, records: Sequence[catalog.Recorded], end: Offset) -> None:
-        if not self._stopped:
-            self._applied_by_all(end)
-            self._catch_up_after(records)
+        if self._stopped:
+            return
+        self._applied_by_all(end)
+        changed: dict[TopicName, set[int]] = {}
+        for record in records:
+            event: Any = record.event
+            changed.setdefault(event.topic, set()).add(event.partition)
+        for name, indexes in sorted(changed.items()):
+            topic = self._controller.store.durable_named(name)
+            if topic is not None:
+                self._report_isr(topic, numbered(topic.partitions, sorted(indexes)))
+
+    def report_again(self, part: Part) -> None:
+        for topic in part.topics:
+            self._report_isr(topic, numbered(topic.partitions, part.partitions))
 
     async def stop(self) -> None:
         self._stopped = True
-        if self._sweeping is not None:
-            self._sweeping.cancel()
 
     # --- control by users and tests
 
@@ -186,40 +189,6 @@ class SimulatedBrokers:
             return ()
         ids = tuple(broker.broker_id for broker in confirming)
         return (commands.ConfirmMetadata(**stamp(sink, "applied"), brokers=ids, offset=offset, after=after),)
-
-    def _catch_up_after(self, records: Sequence[catalog.Recorded]) -> None:
-        concerned: dict[TopicName, set[int]] = {}
-        for record in records:
-            event: Any = record.event
-            if type(event) is catalog.PartitionChanged:
-                concerned.setdefault(event.topic, set()).add(event.partition)
-            elif type(event) in _OF_BROKERS:
-                if self._changed is not None:
-                    self._changed.add(event.broker_id)
-                self._sweep()
-        for name, indexes in sorted(concerned.items()):
-            topic = self._controller.store.durable_named(name)
-            if topic is not None:
-                existing = [index for index in sorted(indexes) if index < len(topic.partitions)]
-                self._report_isr(topic, [(index, topic.partitions[index]) for index in existing])
-
-    def _sweep(self) -> None:
-        """Report followers back in sync, now or after the sweep that is running."""
-        if self._sweeping is None or self._sweeping.done():
-            self._sweeping = self._controller.background(self._report_all())
-
-    async def _report_all(self) -> None:
-        while self._changed is None or self._changed:
-            brokers, self._changed = self._changed, set()
-            store = self._controller.store
-            try:
-                unhealthy = (store.durable_keys_unhealthy(),) if brokers is None else ()
-                parts = store.durable_parts(brokers or (), *unhealthy)
-                async for part in walk(self._controller, parts):
-                    for topic in part.topics:
-                        self._report_isr(topic, numbered(topic.partitions, part.partitions))
-            except LogClosed:
-                return  # after the recovery of the log everything is reported again
 
     def _report_isr(self, topic: Topic, partitions: Iterable[tuple[int, catalog.Partition]]) -> None:
         """Let leaders report running followers as in sync."""

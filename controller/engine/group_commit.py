@@ -106,7 +106,7 @@ class Controller:
         self._decider = Decider(self._faults.record, limits, self._clock_s)
         self._deadlines = Deadlines(self)
         """Deadlines of creates that were pending at the start, at a leader change, or when the log failed."""
-        self._reconciler = Reconciler(self)
+        self._reconciler = Reconciler(self, brokers)
         self._approvals = ApprovalExpiry(self)
 
     # --- start and stop

@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from controller.brokers.port import CommandSink, EventTypes, stamp, walk
+from controller.brokers.port import Brokers, CommandSink, EventTypes, stamp, walk
 from controller.machine.commands.access import EndApprovals
 from controller.machine.commands.commands import ExpireRequest, ReconcileTopics
 from controller.machine.configs.topic_configs import MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION
@@ -141,12 +141,12 @@ _ALL_BROKERS: EventTypes = frozenset({catalog.FeaturesChanged, catalog.ResourceC
 
 class Reconciler:
     """Runs one sweep at a time, and again from the beginning if brokers changed during the sweep. Commands are
-    submitted to `sink`, the controller of one log."""
+    submitted to `sink`, the controller of one log. Its `brokers` report on each part that a sweep visits."""
 
     handles: EventTypes = catalog.BROKER_EVENTS | _ALL_BROKERS | {catalog.TopicConfigsChanged}
 
-    def __init__(self, sink: CommandSink) -> None:
-        self._sink = sink
+    def __init__(self, sink: CommandSink, brokers: Brokers) -> None:
+        self._sink, self._report_again = sink, brokers.report_again
         self._task: asyncio.Task[None] | None = None
         self._everything = False
         """True if a sweep of all topics is due."""
@@ -213,6 +213,7 @@ class Reconciler:
             if in_need:
                 stamped = stamp(self._sink, "reconcile")
                 self._sink.submit_internal(ReconcileTopics(**stamped, topics=in_need, partitions=part.partitions))
+            self._report_again(part)
 
     def _of(self, brokers: Iterable[BrokerId], configured: Iterable[TopicName]) -> Iterator[Part]:
         """The configured topics, partitions with replicas on these brokers or with placeholders, and pending topics. A

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -43,7 +44,7 @@ async def reach_as(
     """Connect to a cluster and call `check` with its first metadata. Raises SettingsError for wrong credentials,
     ClusterUnreachable, and the errors of `check`."""
     try:
-        await asyncio.to_thread(AdminClient, {**security.properties, "log_level": 0})  # checks all properties
+        await asyncio.to_thread(_refuse_unknown, security.properties)
     except KafkaException as error:
         raise SettingsError(f"the cluster at {bootstrap}: {error.args[0].str()}") from None
     link = ClusterLink(bootstrap, security)
@@ -59,6 +60,11 @@ async def reach_as(
         raise
     link.cluster_id = metadata.cluster_id
     return link
+
+
+def _refuse_unknown(properties: Mapping[str, Any]) -> None:
+    """Raise KafkaException for properties that librdkafka does not know. Blocks, also when the client is destroyed."""
+    AdminClient({**properties, "log_level": 0})
 
 
 def security_in(file: str | None, named: str = PROPERTIES_FILE) -> Security:

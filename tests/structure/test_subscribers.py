@@ -42,7 +42,7 @@ IGNORED = {
     "Reports": f"{_APPROVAL} CreateRequested TopicCreated {_PARTITIONS} ResourceConfigsChanged"
     f" ProducerIdsAllocated {_HISTORY} LoginSecretDrawn AclsCreated AclsDeleted QuotasChanged",
     "SimulatedBrokers": f"{_ANSWERS} {_TOPICS} MetadataPropagated TopicReady {_OBSERVED} {_CONFIGS}"
-    f" BrokerRegistered {_OF_KRAFT} {_HISTORY} {_APPROVAL} {_ACCESS}",
+    f" {_MEMBERSHIP} {_OF_KRAFT} {_HISTORY} {_APPROVAL} {_ACCESS}",
     "TargetCluster": f"{_ANSWERS} MetadataPropagated TopicReady {_OBSERVED}"
     f" ResourceConfigsChanged {_MEMBERSHIP} {_OF_KRAFT} {_HISTORY} {_APPROVAL} {_ACCESS}",
 }
@@ -91,6 +91,8 @@ def test_subscribers_receive_their_events_and_the_end_of_the_commit() -> None:
     got: list[tuple[list[Recorded], int]] = []
 
     class Brokers(SimulatedBrokers):
+        handles: EventTypes = frozenset({catalog.BrokerFenced})
+
         def on_events(self, records: Any, end: Offset) -> None:
             got.append((list(records), end))
 

@@ -7,8 +7,8 @@ This module neither retries nor decides; the caller handles failures.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 from confluent_kafka import KafkaError
@@ -30,36 +30,13 @@ from controller.kafka.messages.clients import NodeEndpoint
 from controller.kafka.messages.cluster import ApiVersionsRequest, ApiVersionsResponse
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.kafka.messages.topics import MetadataResponseTopic as TopicAnswer
+from controller.machine.configs.changes import OpType
+from controller.machine.configs.views import ConfigSource
 from controller.machine.errors import ErrorCode
+from controller.machine.state import TOPICS
 from controller.machine.validation import RECORDS_PER_REQUEST_MAX
 from events.catalog import Configs, Partition
 from events.names import BrokerId, TopicId, TopicName
-
-T = TypeVar("T")
-
-
-class SharedCall(Generic[T]):
-    """A frequent call whose answer several callers share. One call runs at a time. Callers that arrive while it runs
-    share the next call, so that no answer is older than its request."""
-
-    def __init__(self, call: Callable[[], Awaitable[T]]) -> None:
-        self._call = call
-        self._one_at_a_time = asyncio.Lock()
-        self._next: asyncio.Task[T] | None = None
-
-    async def answer(self) -> T:
-        """An answer as of now. Raises whatever the call raises."""
-        if self._next is None:
-            self._next = asyncio.create_task(self._call_in_turn())
-            # Retrieve its exception: asyncio would log it if all waiting callers were cancelled.
-            self._next.add_done_callback(lambda task: task.cancelled() or task.exception())
-        return await asyncio.shield(self._next)
-
-    async def _call_in_turn(self) -> T:
-        async with self._one_at_a_time:
-            self._next = None
-            return await self._call()
-
 
 METADATA_VERSION = 12
 """The first version of Metadata with topic ids (KIP-516): Kafka 3.1."""
@@ -78,10 +55,6 @@ LOG_DIRS_VERSION = 5
 """The first version of DescribeLogDirs that has cordoned log directories: Kafka 4.3."""
 OPERATION_MS = 10_000
 """Kafka's time limit for a change."""
-TOPIC, FROM_TOPIC = 2, 1
-"""DescribeConfigs: the resource type of topics, and the source of explicit topic configs."""
-SET, DELETE = 0, 1
-"""The operations of IncrementalAlterConfigs."""
 
 _RETRIABLE = frozenset(
     (
@@ -133,7 +106,8 @@ class ClusterLink:
         """The id of the cluster, once it was reached."""
         self.api_versions = ApiVersionsResponse()
         """The APIs and features of a broker, as of the last `refresh_api_versions`."""
-        self._all_metadata = SharedCall(self._fetch_metadata)
+        self._one_scan_at_a_time = asyncio.Lock()
+        self._next_scan: asyncio.Task[tuple[bytes, ClusterMetadata]] | None = None
 
     def close(self) -> None:
         self.connections.close()
@@ -145,9 +119,20 @@ class ClusterLink:
         return (await self._fetch_metadata(topics))[1]
 
     async def all_metadata(self) -> tuple[bytes, ClusterMetadata]:
-        """Metadata of all topics, with the response bytes: equal bytes mean equal metadata. Concurrent callers, such as
-        the owners of many partitions, share one request. Raises ClusterUnreachable."""
-        return await self._all_metadata.answer()
+        """Metadata of all topics, with the response bytes: equal bytes mean equal metadata. Raises ClusterUnreachable.
+
+        One request runs at a time. Callers that arrive meanwhile, such as the owners of many partitions, share the next
+        one, so that no answer is older than its request."""
+        if self._next_scan is None:
+            self._next_scan = asyncio.create_task(self._scan_in_turn())
+            # Retrieve its exception: asyncio would log it if all waiting callers were cancelled.
+            self._next_scan.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return await asyncio.shield(self._next_scan)
+
+    async def _scan_in_turn(self) -> tuple[bytes, ClusterMetadata]:
+        async with self._one_scan_at_a_time:
+            self._next_scan = None
+            return await self._fetch_metadata()
 
     async def _fetch_metadata(self, topics: Iterable[str] | None = None) -> tuple[bytes, ClusterMetadata]:
         request = _metadata_request(topics)
@@ -162,12 +147,16 @@ class ClusterLink:
 
     async def configs(self, topics: Sequence[str]) -> dict[TopicName, Configs]:
         """The explicit configs of topics, sorted by name. Unknown topics are left out. Raises ClusterUnreachable."""
-        resources = tuple(configs.DescribeConfigsResource(resource_type=TOPIC, resource_name=name) for name in topics)
+        resources = tuple(configs.DescribeConfigsResource(resource_type=TOPICS, resource_name=name) for name in topics)
         request, kind = configs.DescribeConfigsRequest(resources=resources), configs.DescribeConfigsResponse
         _, answer = await self._exchange(ApiKey.DESCRIBE_CONFIGS, CONFIGS_VERSION, request, kind)
         return {
             TopicName(result.resource_name): tuple(
-                sorted((one.name, one.value or "") for one in result.configs if one.config_source == FROM_TOPIC)
+                sorted(
+                    (one.name, one.value or "")
+                    for one in result.configs
+                    if one.config_source == ConfigSource.DYNAMIC_TOPIC_CONFIG
+                )
             )
             for result in answer.results
             if not result.error_code
@@ -252,14 +241,14 @@ class ClusterLink:
             return Refusal(int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "This server does not host this topic-partition.")
         before, after, step = dict(had), dict(wanted), configs.AlterableConfig
         steps = [
-            step(name=key, value=value, config_operation=SET)
+            step(name=key, value=value, config_operation=OpType.SET)
             for key, value in after.items()
             if before.get(key) != value
         ]
-        steps += [step(name=key, config_operation=DELETE) for key in before if key not in after]
+        steps += [step(name=key, config_operation=OpType.DELETE) for key in before if key not in after]
         if not steps:
             return None
-        resource = configs.AlterConfigsResource(resource_type=TOPIC, resource_name=name, configs=tuple(steps))
+        resource = configs.AlterConfigsResource(resource_type=TOPICS, resource_name=name, configs=tuple(steps))
         request = configs.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=validate_only)
         key, kind = ApiKey.INCREMENTAL_ALTER_CONFIGS, configs.IncrementalAlterConfigsResponse
         return _first_refusal((await self._change(key, request, kind)).responses)

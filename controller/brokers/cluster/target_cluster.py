@@ -167,8 +167,6 @@ class TargetCluster(Brokers):
 
     def _resume_creations(self) -> None:
         """Create pending topics again, because it is unknown whether the cluster has them."""
-        if not self._sink.has_pending_creates():
-            return
         store = self._sink.store
         for key in store.durable_keys_waiting():
             topic = store.durable(key)

@@ -10,7 +10,6 @@ reachable.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -159,14 +158,14 @@ class CommandProducer:
                 "sticky.partitioning.linger.ms": 0,
             }
         )
-        self._reports: deque[tuple[Done, int, KafkaError | None]] = deque()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="produce")
 
     def produce(self, topic: str, partition: int, key: bytes, value: bytes, done: Done) -> None:
         """Send a record; `done` is called on the event loop. Raises NotProduced."""
+        call_soon = asyncio.get_running_loop().call_soon_threadsafe
 
         def delivered(error: KafkaError | None, message: Message) -> None:
-            self._reports.append((done, message.offset() or 0, error))
+            call_soon(done, message.offset() or 0, error)
 
         try:
             self._producer.produce(topic, value, key, partition, on_delivery=delivered)
@@ -180,16 +179,9 @@ class CommandProducer:
     async def run(self) -> None:
         """Report deliveries until cancelled."""
         while True:
-            await self._in_thread(self._producer.poll, POLL_S)
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._producer.poll, POLL_S)
 
     async def stop(self) -> None:
         """Flush for a short time, then stop."""
-        await self._in_thread(self._producer.flush, FLUSH_S)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._producer.flush, FLUSH_S)
         self._thread.shutdown()
-
-    async def _in_thread(self, serve: Callable[[float], object], wait_s: float) -> None:
-        """Call `serve` (librdkafka's poll or flush) in the thread, then report the deliveries on the event loop."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, serve, wait_s)
-        while self._reports:
-            done, offset, error = self._reports.popleft()
-            done(offset, error)

@@ -66,6 +66,7 @@ from events.names import RequestId, TopicName
 from projections.queries.query import Queries
 
 Send = Callable[[AnyCommand, Sequence[int]], None]
+COPIED_POLL_S = 0.01  # how often a request checks that all partitions have its change
 
 
 class ClusterStateCopies:
@@ -77,12 +78,6 @@ class ClusterStateCopies:
         self._send = send
         self._lagged: tuple[int, ...] = ()
         """The partitions whose broker configs lagged at the last heartbeat."""
-        self._arrived = asyncio.Event()
-
-    def read_further(self) -> None:
-        """End the wait of `copy_everywhere` if no partition lags. Must be called after partitions were read further."""
-        if not self._lagging():
-            self._arrived.set()
 
     def heartbeat(self) -> None:
         """Copy to partitions that lag for the second heartbeat in a row. Failures are retried at the next heartbeat."""
@@ -94,12 +89,12 @@ class ClusterStateCopies:
 
     async def copy_everywhere(self, within_s: float) -> None:
         """Copy to all partitions, and wait until every partition has the configs or the time is up."""
-        lagging = self._lagging()
-        if lagging:
-            self._arrived.clear()
-            with suppress(NotProduced, asyncio.TimeoutError):
+        with suppress(NotProduced, TimeoutError):
+            if lagging := self._lagging():
                 self._copy(lagging)
-                await asyncio.wait_for(self._arrived.wait(), within_s)
+            async with asyncio.timeout(within_s):
+                while self._lagging():  # noqa: ASYNC110 - a change is rare, and need not be checked after each batch
+                    await asyncio.sleep(COPIED_POLL_S)
 
     def _copy(self, numbers: Sequence[int]) -> None:
         first = self._partitions[CLUSTER_PARTITION].store.durable_cluster
@@ -332,7 +327,6 @@ class GatewayNode:
         for place, end in list(self._unread.items()):
             if place in batch.ended or self.partitions[place[1]].reader.kafka_offset >= end:
                 del self._unread[place]
-        self._copies.read_further()
         for _, answers in accepted:
             for answer in answers:
                 self._undecided.decided(answer.request_id, answer.topic_name)

@@ -155,17 +155,16 @@ class PartitionLeader:
         self.new_request_id = context.stamps.new_request_id
         self._transport, self._rejected, self._partition = transport, rejected, partition
         self._decided = partition.reader.next_source
-        self._outbox: list[AnyCommand] = []
-        self._submitted = self._acknowledged = 0
+        self._outbox: asyncio.Queue[AnyCommand] = asyncio.Queue()
+        """The commands that Kafka has not acknowledged yet."""
         self._last_offset = -1
         self.now_ms = Stamps("", context.clock_ms, lambda: partition.last_ms).now_ms
-        self._wake = asyncio.Event()
         self._progress = asyncio.Event()
-        """Set and replaced whenever commands are submitted or decided."""
+        """Set and replaced whenever commands are decided."""
         background = Background(context.on_failure)
         self.background, self._end_background = background.begin, background.stop
-        self._deadlines, self._reconciler = Deadlines(self), Reconciler(self)
         self.brokers = context.make_brokers(partition)
+        self._deadlines, self._reconciler = Deadlines(self), Reconciler(self, self.brokers)
         self.cluster = self.brokers if isinstance(self.brokers, PartitionCluster) else None
         """The target cluster; None without one."""
         self.background(self._submit_all())
@@ -187,7 +186,8 @@ class PartitionLeader:
     def decided_further(self, records: Sequence[Recorded]) -> None:
         """Called after commands of the partition were decided, with their events, if any."""
         self._decided = self.next_source
-        self._poke()
+        progress, self._progress = self._progress, asyncio.Event()
+        progress.set()
         if self.history is not None:
             self.history.decided_further()
         if records:
@@ -221,24 +221,20 @@ class PartitionLeader:
         return self._reconciler.idle
 
     def submit_internal(self, command: AnyCommand) -> None:
-        self._outbox.append(command)
-        self._submitted += 1
-        self._wake.set()
+        self._outbox.put_nowait(command)
 
     async def decided(self) -> None:
         """Wait until all commands submitted so far are decided."""
-        submitted = self._submitted
-        while self._acknowledged < submitted:
-            await self._progress.wait()
+        await self._outbox.join()
         offset = self._last_offset
         while self._decided <= offset:
             await self._progress.wait()
 
     async def _submit_all(self) -> None:
         while True:
-            await self._wake.wait()
-            self._wake.clear()
-            outbox, self._outbox = self._outbox, []
+            outbox = [await self._outbox.get()]
+            while not self._outbox.empty():
+                outbox.append(self._outbox.get_nowait())
             try:
                 transport, partition = self._transport(), self._partition.partition
                 sent = [await transport.put(partition, key_of(each).encode(), encode_command(each)) for each in outbox]
@@ -246,12 +242,8 @@ class PartitionLeader:
             except KafkaUnavailable as error:
                 self._rejected(f"Kafka rejected commands: {error}")
                 return
-            self._acknowledged += len(outbox)
-            self._poke()
-
-    def _poke(self) -> None:
-        progress, self._progress = self._progress, asyncio.Event()
-        progress.set()
+            for _ in outbox:
+                self._outbox.task_done()
 
 
 class PartitionBrokers(SimulatedBrokers):

@@ -1,9 +1,10 @@
 """The link to the target cluster: requests, shared calls, actions, and a start without the cluster."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from unittest.mock import AsyncMock
 
 import pytest
@@ -12,7 +13,7 @@ from structlog.testing import capture_logs
 
 from controller.brokers.cluster import actions
 from controller.brokers.cluster.actions import ActionRunner
-from controller.brokers.cluster.link import DELETE, SET, ClusterLink, Refusal, SharedCall, split_by_limit
+from controller.brokers.cluster.link import ClusterLink, Refusal, split_by_limit
 from controller.brokers.cluster.reconciliation import Action
 from controller.brokers.cluster.target_cluster import TargetCluster
 from controller.brokers.cluster.watch import ClusterWatch
@@ -20,6 +21,7 @@ from controller.cli import main
 from controller.kafka.connections import ClusterUnreachable, Security
 from controller.kafka.messages.configs import AlterConfigsResponse
 from controller.kafka.messages.topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig
+from controller.machine.configs.changes import OpType
 from controller.machine.errors import ErrorCode
 from controller.serving import reach_cluster
 from controller.settings.load import load_settings
@@ -89,7 +91,7 @@ async def test_configs_that_differ_are_set_and_deleted(monkeypatch: pytest.Monke
     assert await link.set_configs(NAME, (("b", "3"), ("c", "4"))) is None
     (resource,) = changed.call_args.args[1].resources
     steps = [(step.name, step.value, step.config_operation) for step in resource.configs]
-    assert steps == [("b", "3", SET), ("c", "4", SET), ("a", None, DELETE)]
+    assert steps == [("b", "3", OpType.SET), ("c", "4", OpType.SET), ("a", None, OpType.DELETE)]
     assert await link.set_configs(NAME, (("a", "1"), ("b", "2"))) is None
     changed.assert_called_once()
     refusal = await link.set_configs(TopicName("missing"), ())
@@ -114,6 +116,13 @@ class Source:
         return number
 
 
+def shared_scans(source: Source) -> Callable[[], Coroutine[Any, Any, Any]]:
+    """The call that several watches share."""
+    link: Any = ClusterLink("127.0.0.1:1", Security())
+    link._fetch_metadata = source
+    return cast(Callable[[], Coroutine[Any, Any, Any]], link.all_metadata)
+
+
 async def _run_pending_callbacks() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
@@ -121,10 +130,10 @@ async def _run_pending_callbacks() -> None:
 
 async def test_shared_call_callers_during_a_call_share_the_next_response() -> None:
     source = Source()
-    shared = SharedCall(source)
-    first = [asyncio.create_task(shared.answer()) for _ in range(3)]
+    shared = shared_scans(source)
+    first = [asyncio.create_task(shared()) for _ in range(3)]
     await _run_pending_callbacks()
-    later = [asyncio.create_task(shared.answer()) for _ in range(3)]
+    later = [asyncio.create_task(shared()) for _ in range(3)]
     await _run_pending_callbacks()
     assert source.count == 1, "calls must run one at a time"
     source.gate.release()
@@ -132,16 +141,16 @@ async def test_shared_call_callers_during_a_call_share_the_next_response() -> No
     source.gate.release()
     assert await asyncio.gather(*later) == [2, 2, 2], "a caller must not share a call that began before it"
     source.gate.release()
-    assert await shared.answer() == 3
+    assert await shared() == 3
 
 
 async def test_shared_call_failure_is_raised_only_to_its_callers() -> None:
     source = Source()
     source.wrong = {1}
-    shared = SharedCall(source)
-    first = [asyncio.create_task(shared.answer()) for _ in range(2)]
+    shared = shared_scans(source)
+    first = [asyncio.create_task(shared()) for _ in range(2)]
     await _run_pending_callbacks()
-    later = asyncio.create_task(shared.answer())
+    later = asyncio.create_task(shared())
     for _ in range(2):
         source.gate.release()
     for each in first:
@@ -152,8 +161,8 @@ async def test_shared_call_failure_is_raised_only_to_its_callers() -> None:
 
 async def test_shared_call_cancellation_does_not_affect_other_callers() -> None:
     source = Source()
-    shared = SharedCall(source)
-    gives_up, waits = (asyncio.create_task(shared.answer()) for _ in range(2))
+    shared = shared_scans(source)
+    gives_up, waits = (asyncio.create_task(shared()) for _ in range(2))
     await _run_pending_callbacks()
     gives_up.cancel()
     await _run_pending_callbacks()
@@ -165,14 +174,14 @@ async def test_shared_call_cancellation_does_not_affect_other_callers() -> None:
 async def test_shared_call_failure_without_callers_is_not_logged() -> None:
     source = Source()
     source.wrong = {1}
-    shared = SharedCall(source)
-    only = asyncio.create_task(shared.answer())
+    shared = shared_scans(source)
+    only = asyncio.create_task(shared())
     await _run_pending_callbacks()
     only.cancel()
     source.gate.release()
     await _run_pending_callbacks()
     source.gate.release()
-    assert await shared.answer() == 2
+    assert await shared() == 2
 
 
 PARTITION = Partition((BrokerId(1),), (BrokerId(1),), BrokerId(1), 0, 0)
@@ -247,9 +256,7 @@ class _Sink:
     """A controller without topics."""
 
     background = staticmethod(asyncio.ensure_future)
-
-    def has_pending_creates(self) -> bool:
-        return False
+    store = SimpleNamespace(durable_keys_waiting=lambda: ())
 
 
 async def test_an_unreachable_archive_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
