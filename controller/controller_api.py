@@ -149,6 +149,8 @@ class ControllerApi:
         partitions_per_response_max: int = 2000,
     ) -> None:
         self.controller = controller
+        self.cluster_id = controller.cluster_id
+        """The id of the cluster whose log this is."""
         self.node_id = node_id
         self.advertised = advertised
         self._listener: str | None = None
@@ -208,11 +210,6 @@ class ControllerApi:
     def cluster(self) -> Cluster:
         """Brokers and settings as of the last durable commit."""
         return self.controller.store.durable_cluster
-
-    @property
-    def cluster_id(self) -> str:
-        """The id of the cluster whose log this is."""
-        return self.controller.cluster_id
 
     def nodes(self, include_fenced: bool = False) -> list[Node]:
         """The nodes in responses to clients, by id; with the controller if it is a node itself."""

@@ -64,7 +64,6 @@ class Stamps(Protocol):
 
     def new_request_id(self, origin: str = "") -> RequestId:
         """A unique id; `origin` names the source of the request."""
-        ...
 
 
 class RefusalRecords:

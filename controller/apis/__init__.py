@@ -59,14 +59,14 @@ class Call(msgspec.Struct, frozen=True):
         }
 
 
-Function = Callable[[Call, Any], Response | Awaitable[Response]]
+ApiFunction = Callable[[Call, Any], Response | Awaitable[Response]]
 """Answers a request; see `Handler`."""
 
 
-def bound(api: ControllerApi, functions: Mapping[int, Function]) -> dict[int, Handler]:
+def bound(api: ControllerApi, functions: Mapping[int, ApiFunction]) -> dict[int, Handler]:
     """The handlers of functions, by API key."""
 
-    def handler(function: Function) -> Handler:
+    def handler(function: ApiFunction) -> Handler:
         return lambda context, request: function(Call(api, context), request)
 
     return {key: handler(function) for key, function in functions.items()}

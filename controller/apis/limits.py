@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from controller.apis import Call, Function, errors_of
+from controller.apis import ApiFunction, Call, errors_of
 from controller.controller_api import ControllerApi
 from controller.kafka.codec.codec import encode_element
 from controller.kafka.handling import Handler
@@ -107,7 +107,7 @@ CHANGES: Final = frozenset(_LIMITS) | ACCESS_CHANGES
 """The APIs with which clients change topics, configs, ACLs, quotas and SCRAM credentials."""
 
 
-def bounded(api_key: int, function: Function) -> Function:
+def bounded(api_key: int, function: ApiFunction) -> ApiFunction:
     """Wraps the function of an API for topics or configs, so that requests beyond Kafka's bounds are rejected as a
     whole. Those of other APIs check this themselves."""
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from controller.access.authorizer import Operation
-from controller.apis import Call, Function, bound, guarded
+from controller.apis import ApiFunction, Call, bound, guarded
 from controller.apis.limits import in_turns
 from controller.controller_api import ControllerApi
 from controller.kafka.handling import ApiHandler, Disconnect, Handler, RequestContext
@@ -32,7 +32,7 @@ AT_AN_END = (-1, -2, -4)
 
 
 def reads(api: ControllerApi) -> dict[int, Handler]:
-    functions: dict[int, Function] = {
+    functions: dict[int, ApiFunction] = {
         **dict.fromkeys(_DESCRIBED, describe_groups),
         ApiKey.LIST_OFFSETS: list_offsets,
         ApiKey.OFFSET_FETCH: offset_fetch,

@@ -7,7 +7,7 @@ NOT_CONTROLLER (KIP-4). A listener in front of a target cluster forwards request
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from controller.apis import Function, access, bound, cluster, configs, forwarding, guarded, records, topics
+from controller.apis import ApiFunction, access, bound, cluster, configs, forwarding, guarded, records, topics
 from controller.apis.cluster import NEWEST, finalized_keys, supported_features, with_api_versions
 from controller.apis.limits import ACCESS_CHANGES, ACCESS_READS, CHANGES, NOT_CONTROLLER_HANDLERS, bounded
 from controller.apis.metadata import metadata_handler
@@ -48,14 +48,14 @@ def controller_listener(api: ControllerApi) -> HandlerTable:
 def administration(api: ControllerApi, create_ms_max: int | None = None) -> dict[int, Handler]:
     """The handlers of APIs that change something or describe SCRAM credentials. `create_ms_max` caps the timeout of
     CreateTopics."""
-    changes: dict[int, Function] = {
+    changes: dict[int, ApiFunction] = {
         ApiKey.CREATE_TOPICS: partial(topics.create_topics, create_ms_max),
         ApiKey.DELETE_TOPICS: topics.delete_topics,
         ApiKey.CREATE_PARTITIONS: topics.create_partitions,
         ApiKey.ALTER_CONFIGS: configs.alter_configs,
         ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.alter_configs,
     }
-    of_access: dict[int, Function] = {
+    of_access: dict[int, ApiFunction] = {
         ApiKey.CREATE_ACLS: access.create_acls,
         ApiKey.DELETE_ACLS: access.delete_acls,
         ApiKey.ALTER_CLIENT_QUOTAS: access.alter_client_quotas,
@@ -67,7 +67,7 @@ def administration(api: ControllerApi, create_ms_max: int | None = None) -> dict
 
 def descriptions(api: ControllerApi) -> dict[int, Handler]:
     """The handlers that every listener has: configs, ACLs and quotas."""
-    functions: dict[int, Function] = {
+    functions: dict[int, ApiFunction] = {
         ApiKey.DESCRIBE_CONFIGS: configs.describe_configs,
         ApiKey.DESCRIBE_ACLS: access.describe_acls,
         ApiKey.DESCRIBE_CLIENT_QUOTAS: access.describe_client_quotas,
@@ -122,7 +122,7 @@ def _at_broker(api: ControllerApi, broker_id: int) -> Callable[[str, int], bool]
 
 def _read_handlers(api: ControllerApi) -> dict[int, Handler]:
     """The handlers of reads: topics, brokers, configs, ACLs and quotas."""
-    functions: dict[int, Function] = {
+    functions: dict[int, ApiFunction] = {
         ApiKey.DESCRIBE_CLUSTER: partial(cluster.describe_cluster, None),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: topics.describe_topic_partitions,
     }
@@ -130,11 +130,11 @@ def _read_handlers(api: ControllerApi) -> dict[int, Handler]:
 
 
 def _simulated_reads(api: ControllerApi) -> dict[int, Handler]:
-    of_cluster: dict[int, Function] = {
+    of_cluster: dict[int, ApiFunction] = {
         ApiKey.DESCRIBE_QUORUM: cluster.describe_quorum,
         ApiKey.LIST_PARTITION_REASSIGNMENTS: list_reassignments,
     }
-    others: dict[int, Function] = {
+    others: dict[int, ApiFunction] = {
         ApiKey.DESCRIBE_DELEGATION_TOKEN: access.describe_delegation_tokens,
         ApiKey.LIST_CONFIG_RESOURCES: configs.list_config_resources,
     }

@@ -46,7 +46,6 @@ class Subscriber(Protocol):
     def on_events(self, records: Sequence[Recorded], end: Offset) -> None:
         """Handle the events of a commit whose types are in `handles`, perhaps none, in log order without gaps. `end` is
         the offset of the commit's last event."""
-        ...
 
 
 def publish(records: Sequence[Recorded], *subscribers: Subscriber) -> None:
@@ -87,7 +86,6 @@ class InternalCommands(Stamps, Protocol):
 
     def submit_internal(self, command: AnyCommand) -> None:
         """Submit a command that nobody waits for. It is dropped while the log is not writable; see `Brokers.resume`."""
-        ...
 
 
 class CommandSink(InternalCommands, Protocol):
@@ -101,23 +99,18 @@ class CommandSink(InternalCommands, Protocol):
     @property
     def last_offset(self) -> Offset:
         """The offset of the newest durable event; -1 in an empty log."""
-        ...
 
     def has_pending_creates(self) -> bool:
         """True if some topic is not complete yet, so confirmations matter."""
-        ...
 
     def is_reconciled(self) -> bool:
         """True if every topic was reconciled since the last broker change."""
-        ...
 
     async def decided(self) -> None:
         """Wait until everything submitted so far is decided and durable, or dropped. Bulk senders wait in between."""
-        ...
 
     def background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run a task until it ends or the controller stops. An exception in it stops the controller."""
-        ...
 
 
 class Brokers(Subscriber, Protocol):
@@ -126,7 +119,6 @@ class Brokers(Subscriber, Protocol):
     def start(self, controller: CommandSink) -> None:
         """Register the brokers and begin to report. Events that the log already holds are not passed to `on_events`; a
         process that died may have left any of them unreported."""
-        ...
 
     def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         """The commands with which brokers answer these events without delay. The engine decides them in the same commit
@@ -139,8 +131,6 @@ class Brokers(Subscriber, Protocol):
 
     def resume(self) -> None:
         """Continue after a failed write dropped commands: submit all reports again that may have been dropped."""
-        ...
 
     async def stop(self) -> None:
         """Stop reporting and release all resources."""
-        ...

@@ -105,7 +105,6 @@ class Recording(Protocol):
     ) -> list[Recorded]:
         """Apply the events of a decision, perhaps none, and add them to the next commit. If it raises, nothing is
         changed."""
-        ...
 
 
 class Decider:

@@ -49,7 +49,7 @@ from projections.views.view import ErrorView, ProblemView, problem
 
 Operation = dict[str, Any]
 
-_ALWAYS: Final = (400, 401, 403, 421, 500, 503)
+_ALWAYS: Final[tuple[int, ...]] = (400, 401, 403, 421, 500, 503)
 _OF_WRITES: Final = (404, 409, 429, 504)
 _ONCE: Final = ("create_topic", "alter_topic", "delete_topic")
 _KEY: Final = {
@@ -110,11 +110,13 @@ def completed(document: dict[str, Any]) -> dict[str, Any]:
 
 def _complete(path: str, method: str, operation: Operation) -> None:
     responses: dict[str, Any] = operation["responses"]
-    is_open, is_read = path in OPEN_PATHS, method == "get"
-    if is_open:
+    is_read, statuses = method == "get", (*_ALWAYS, *_OF_WRITES)
+    if path in OPEN_PATHS:
         operation["security"] = []
-    for status in _statuses(path, is_open=is_open, is_read=is_read):
-        responses[str(status)] = _problem(status)
+        statuses = (503,) if path.endswith("ready") else ()
+    elif is_read:
+        statuses = (*_ALWAYS, 404) if path.startswith("/v1") else _ALWAYS
+    responses |= {str(status): _problem(status) for status in statuses}
     if is_read and path.startswith("/v1") and not path.endswith("/follow"):
         responses["304"] = {"description": "Not modified: the client has this version (If-None-Match)"}
         responses["200"]["headers"] = {name: _header(text) for name, text in _CACHING.items()}
@@ -136,14 +138,6 @@ def _complete(path: str, method: str, operation: Operation) -> None:
         is_text = "string" in str(schema.get("type", schema.get("oneOf", schema.get("anyOf"))))
         if parameter["name"] in _PARAMETERS and is_text and "enum" not in schema:
             parameter["example"] = _PARAMETERS[parameter["name"]]
-
-
-def _statuses(path: str, *, is_open: bool, is_read: bool) -> tuple[int, ...]:
-    if is_open:
-        return (503,) if path.endswith("ready") else ()
-    if is_read:
-        return (*_ALWAYS, 404) if path.startswith("/v1") else _ALWAYS
-    return (*_ALWAYS, *_OF_WRITES)
 
 
 def _problem(status: int) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""HTTP connections with timeouts and limits, so that slow clients and many clients cannot block a listener.
+"""HTTP listeners, and connections with timeouts and limits, so that slow clients and many clients cannot block one.
 
-`server` creates one `ListenerConnections` for each listener; uvicorn reads and answers requests. This module adds the
-limits that uvicorn leaves to a reverse proxy:
+uvicorn's protocol class reads and answers requests, but its server is not used: this module listens and stops. It adds
+the limits that uvicorn leaves to a reverse proxy:
 
 - Request timeout. A client must send a whole request, head and body, within REQUEST_S of its first byte, and its first
   request within REQUEST_S of connecting.
@@ -21,21 +21,30 @@ Non-goals: answering requests, and logging single clients.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import Counter
 from functools import partial
 from typing import Any, Final, cast
 
+import structlog
 import uvicorn
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from controller.http.errors import answer_early
+from controller.http.metrics import OPEN_PATHS
 from controller.http.requests import API
 from controller.kafka.handling import normal_host
 from controller.kafka.server.eager import Turns
 from controller.kafka.server.server import ConnectionCounts
 from controller.kafka.server.tls import Tls, TlsAccept
+from controller.machine.errors import ErrorCode
 
+BACKLOG: Final = 1024  # connections that the kernel accepts for us
+KEEP_ALIVE_S: Final = 75  # longer than clients' and proxies' 60 s, so that they close first
+STOP_WITHIN_S: Final = 2  # open requests after that are cut off
+STOP_POLL_S: Final = 0.01
 CONNECTIONS_MAX: Final = 1000
 CONNECTIONS_FOR_HEALTH: Final = 100
 """Connections beyond CONNECTIONS_MAX, for health checks only."""
@@ -50,43 +59,76 @@ RESPONSE_BYTES_MAX: Final = 64 << 20
 WRITE_BLOCK_BYTES: Final = 32 << 10
 """The size of a response block, and of a transport's write buffer. Up to 160 KiB per TLS connection are not counted."""
 
+_logger = structlog.get_logger("topicwright.http")
 
-class ListenerConnections:
-    """Tracks and limits the connections of one listener, TLS handshakes included. The application `busy`
-    answers the connections beyond the limit, the application of `config` all others."""
+
+class HttpListener:
+    """Serves one application on one address. Tracks and limits the connections, TLS handshakes included."""
 
     listener: str = API
     handshake_s_max: float = REQUEST_S
+    loop: asyncio.AbstractEventLoop
+    config: uvicorn.Config
+    busy: ASGIApp
+    """Answers the connections beyond the limit; the application of `config` answers all others."""
 
-    def __init__(self, config: uvicorn.Config, busy: ASGIApp, counts: ConnectionCounts | None, tls: Tls | None) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.config = config
+    def __init__(self, tls: Tls | None = None, counts: ConnectionCounts | None = None) -> None:
         self.state = ServerState()
-        self.busy = busy
-        self.tls = tls
-        self._counts = counts
+        self.tls, self._counts = tls, counts
         self.turns, self.blocks = Turns(), Turns()
         """TLS handshakes, and received blocks, which do not wait for handshakes."""
+        self._server: asyncio.Server | None = None
         self._open: set[Connection | TlsAccept] = set()
         self._waiting: dict[Connection | TlsAccept, None] = {}
         self._unsent: dict[Connection, int] = {}
         """The size of the unsent response of each connection, the oldest first."""
 
-    def accept(self) -> asyncio.Protocol:
-        """Returns the protocol of a new connection: a TLS handshake first, if the listener uses TLS."""
+    async def start(self, app: ASGIApp, host: str, port: int) -> int:
+        """Listen, and return the port (for port 0, the one chosen). Raises OSError naming the address."""
+        listening = _listen(host, port)
+        self.config = uvicorn.Config(
+            app,
+            interface="asgi3",
+            http="h11",
+            ws="none",
+            lifespan="off",
+            proxy_headers=False,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_S,
+        )
+        self.config.load()
+        self.loop, self.busy = asyncio.get_running_loop(), _busy(app)
+        self._server = await self.loop.create_server(self._accept, sock=listening, backlog=BACKLOG)
+        return int(listening.getsockname()[1])
+
+    def _accept(self) -> asyncio.Protocol:
         return Connection(self) if self.tls is None else TlsAccept(self)
+
+    async def stop(self) -> None:
+        """Stop accepting, abort handshakes, wait up to STOP_WITHIN_S for open requests, then close."""
+        if self._server is None:
+            return
+        self._server.close()
+        for each in tuple(self._open):
+            if isinstance(each, TlsAccept):
+                each.abort()
+        state = self.state
+        for connection in tuple(state.connections):
+            connection.shutdown()
+        try:
+            async with asyncio.timeout(STOP_WITHIN_S):
+                while state.connections or state.tasks:  # noqa: ASYNC110 - uvicorn only has the sets
+                    await asyncio.sleep(STOP_POLL_S)
+        except TimeoutError:
+            _logger.error("http server", why=f"{len(state.tasks)} requests did not end within {STOP_WITHIN_S} s")
+            for task in state.tasks:
+                task.cancel()
 
     def connection_of(self, principal: str) -> Connection:
         """The connection after a TLS handshake. HTTP does not use client certificates, so `principal` is ignored."""
         return Connection(self)
-
-    def close(self) -> None:
-        """Abort unfinished handshakes, and close each connection once its request is answered."""
-        for each in tuple(self._open):
-            if isinstance(each, TlsAccept):
-                each.abort()
-        for connection in tuple(self.state.connections):
-            connection.shutdown()
 
     def admit(self, connection: Connection | TlsAccept) -> bool:
         """Track a new connection or TLS handshake; this may close an older one. Returns False if the new one must be
@@ -147,7 +189,7 @@ class ListenerConnections:
 class Connection(H11Protocol):
     """One client's connection, with timeouts."""
 
-    def __init__(self, listener: ListenerConnections) -> None:
+    def __init__(self, listener: HttpListener) -> None:
         super().__init__(listener.config, listener.state, {})
         self.host = ""
         self.handler: ASGIApp = listener.config.loaded_app
@@ -278,3 +320,30 @@ class Connection(H11Protocol):
                 await send(cast(Message, {**message, "body": body[start:end], "more_body": more_body}))
         finally:
             self._listener.end_response(self)
+
+
+def _busy(app: ASGIApp) -> ASGIApp:
+    """The application for connections beyond the limit: only health paths are answered; others get 503."""
+
+    async def busy(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope.get("path") in OPEN_PATHS:
+            await app(scope, receive, send)
+        else:
+            message = "too many connections; try again later"
+            await answer_early(send, 503, ErrorCode.REQUEST_TIMED_OUT, message, [(b"connection", b"close")])
+
+    return busy
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except OSError as error:
+        listener.close()
+        raise OSError(error.errno, f"cannot listen on {host}:{port} for HTTP: {error.strerror}") from None
+    return listener

@@ -75,11 +75,9 @@ class Logins(Protocol):
     async def has_password(self, user: str, password: str, address: str) -> bool:
         """True if this is the password of a PLAIN user. The check takes as long for an unknown user. Checks are
         scheduled fairly by client `address`."""
-        ...
 
     async def bearer(self, token: str, address: str) -> Bearer:
         """The user that a bearer token of the identity provider names. Raises AuthenticationFailed."""
-        ...
 
 
 class Users(Logins, Protocol):
@@ -87,7 +85,6 @@ class Users(Logins, Protocol):
 
     def scram(self, user: str, mechanism: str) -> ScramCredential | None:
         """The credential of a user. For an unknown user None, or a fake credential, the same each time."""
-        ...
 
 
 StartConversation = Callable[[Users, str], Conversation]

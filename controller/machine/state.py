@@ -327,7 +327,6 @@ class Topics(Protocol):
 
     def counts(self, group: str) -> Counts:
         """The counts of a group of topics, see `groups_of`."""
-        ...
 
 
 class DictTopics(dict[ShardKey, Topic]):

@@ -16,6 +16,7 @@ Non-goals: writing to the log, waiting, retries.
 from collections.abc import Callable, Iterator
 from functools import partial
 from io import BytesIO
+from itertools import zip_longest
 from typing import Final
 
 import pyarrow as pa
@@ -196,17 +197,11 @@ def _with_segment(store: ArchiveStore, segment: manifests.Segment, manifest: man
 
 def _check_known(store: ArchiveStore, there: tuple[manifests.Segment, ...], known: list[manifests.Segment]) -> None:
     """Raise ArchiveDamaged if an archive lacks segments that the log records."""
-    for one, found in zip(known, (*there, *[None] * (len(known) - len(there))), strict=True):
-        if found is None:
-            raise manifests.ArchiveDamaged(
-                f"{store.url} lacks the segment from offset {one.start} on, which was archived: restore it from a copy "
-                "of the archive"
-            )
+    for one, found in zip_longest(known, there):
         if found != one:
-            raise manifests.ArchiveDamaged(
-                f"{store.url}: the manifest of the segment from offset {one.start} on was changed: restore it from a "
-                "copy of the archive"
-            )
+            which = f"the segment from offset {one.start} on"
+            why = f" lacks {which}, which was archived" if found is None else f": the manifest of {which} was changed"
+            raise manifests.ArchiveDamaged(f"{store.url}{why}: restore it from a copy of the archive")
 
 
 def _check_about(store: ArchiveStore, found: manifests.Manifest, cluster_id: str, history: str) -> None:

@@ -23,7 +23,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -58,10 +58,6 @@ POLL_OTHERS_S = 10.0
 RETRY_S = 10.0
 PAUSE_S: Final = 0.002
 _T = TypeVar("_T")
-
-
-class _Stopped(Exception):
-    """The service is stopping."""
 
 
 class Archiving:
@@ -125,8 +121,6 @@ class Archiving:
             self._record(segment)
             if segment is None:
                 await self._drop()
-        except _Stopped:
-            return POLL_S
         except (LogError, EventDecodeError, OSError) as error:
             self._archiver.read_again()
             if str(error) != self.error:
@@ -188,7 +182,7 @@ class Archiving:
 
     def _pause(self) -> None:
         if self._stopping.wait(PAUSE_S):
-            raise _Stopped
+            raise CancelledError
 
 
 def archiving(log: RocksDbLog, settings: ServeSettings, boot: str, signer: HeadSigner | None) -> Archiving | None:

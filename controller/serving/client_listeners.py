@@ -256,7 +256,7 @@ def warnings(
     """Warnings to print at the start. `addresses` belong to the Kafka listeners, `http` to the HTTP listener."""
     everybody = "is User:ANONYMOUS" if settings.authorizer_class_name else "may do everything"
     for listener, address in zip(listeners, addresses, strict=True):
-        certified = listener.tls is not None and listener.tls.settings.client_auth == "required"
+        certified = listener.tls is not None and listener.tls.client_auth == "required"
         name = listener.endpoint.name
         if not listener.logs_in and not certified and is_open(listener.endpoint.host):
             yield f"warning: listener {name} has no authentication: anyone who can reach {address} {everybody}"

@@ -27,7 +27,7 @@ from controller.kafka.messages import APIS
 from controller.kafka.sasl import StartConversation, check_bearer, check_plain, start_scram
 from controller.kafka.sasl_gate import SaslRules
 from controller.kafka.server.server import UNLIMITED, ConnectionCounts, KafkaServer, Limits
-from controller.kafka.server.tls import Tls, TlsError, TlsSettings
+from controller.kafka.server.tls import Tls, TlsError
 from controller.machine.state import Cluster
 from controller.settings.load import ServeSettings, SettingsError
 from controller.settings.server import CLUSTER_ACLS
@@ -108,7 +108,8 @@ def _tls(settings: ServeSettings, name: str, protocol: str) -> Tls:
     client_auth = of("ssl_client_auth")
     if protocol == "SASL_SSL":  # client certificates only if set for this listener (KIP-684)
         client_auth = settings.of_listeners.get(name, {}).get("ssl_client_auth", "none")
-    own = TlsSettings(
+    own = partial(
+        Tls,
         keystore=Path(keystore),
         key_password=of("ssl_key_password"),
         truststore=None if truststore is None else Path(truststore),
@@ -126,14 +127,14 @@ def http_tls(settings: ServeSettings) -> Tls | None:
     if settings.ssl_keystore_location is None:
         raise SettingsError("http.security.protocol=SSL needs ssl.keystore.location")
     password, versions = settings.ssl_key_password, settings.ssl_enabled_protocols
-    own = TlsSettings(keystore=Path(settings.ssl_keystore_location), key_password=password, versions=versions)
+    own = partial(Tls, keystore=Path(settings.ssl_keystore_location), key_password=password, versions=versions)
     return _read(own, "HTTP")
 
 
-def _read(settings: TlsSettings, of: str) -> Tls:
+def _read(tls: Callable[[], Tls], of: str) -> Tls:
     """Read the TLS files. Raises SettingsError."""
     try:
-        return Tls(settings)
+        return tls()
     except TlsError as error:
         raise SettingsError(f"{of}: {error}") from None
 
@@ -141,7 +142,7 @@ def _read(settings: TlsSettings, of: str) -> Tls:
 def http_logs_in(settings: ServeSettings, listeners: Sequence[Listener]) -> bool:
     if settings.http_authentication != "auto":
         return settings.http_authentication == "required"
-    by_certificate = any(each.tls is not None and each.tls.settings.client_auth == "required" for each in listeners)
+    by_certificate = any(each.tls is not None and each.tls.client_auth == "required" for each in listeners)
     has_logins = settings.users_file is not None or settings.sasl_oauthbearer_jwks_endpoint_url is not None
     return has_logins or by_certificate or any(each.logs_in for each in listeners)
 

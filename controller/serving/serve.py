@@ -131,6 +131,7 @@ class Service:
             replication=None if member is None else member.replication,
             clock_s=time.perf_counter,
         )
+        self.failed = self.controller.failed
         self._snapshots.begin(rebuild=True)
         self._make_api()
         self.metrics.watch(self._clients.gauges)
@@ -243,10 +244,6 @@ class Service:
 
     def _gauges(self) -> list[tuple[str, str, float]]:
         return [("log_snapshot_offset", "The offset of the newest snapshot of the log.", self._snapshots.newest)]
-
-    @property
-    def failed(self) -> asyncio.Event:
-        return self.controller.failed
 
     @property
     def ready_line(self) -> str:

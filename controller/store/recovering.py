@@ -19,7 +19,7 @@ from datetime import datetime
 import msgspec
 
 from controller.store.recorder import Recorder
-from controller.store.snapshotting import SNAPSHOT_KINDS, StateRebuild
+from controller.store.snapshotting import StateRebuild, state_keys
 from controller.store.store import TopicStore
 from controller.store.tree import BLOCK, HEAD, STORED_LEVEL, LogTree, range_root, root_over, stored_head
 from events.catalog import Cause, Recorded
@@ -150,8 +150,7 @@ def _check_segments(log: EventLog, archived: Iterable[manifests.Segment]) -> Non
 def wrong_state(log: EventLog, refold: StateRebuild) -> Iterator[str]:
     """A finding for each state key that does not match the events. Moves `refold` to the log's end. Raises LogError."""
     refold.go_to(log.next_offset)
-    found = (pair for prefix in SNAPSHOT_KINDS for pair in log.scan(prefix))
-    expected, here = dict(refold.pairs()), dict(found)
+    expected, here = dict(refold.pairs()), dict(state_keys(log))
     for key in sorted(expected.keys() | here.keys()):
         if expected.get(key) != here.get(key):
             what = (

@@ -17,7 +17,7 @@ its snapshots there too, from where others copy missing ones.
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Executor, ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from itertools import pairwise
@@ -55,10 +55,6 @@ PAIRS_PER_PAUSE = 250
 PAUSE_S = 0.0005
 
 Pairs = Iterator[tuple[bytes, bytes]]
-
-
-class _Stopped(Exception):
-    pass
 
 
 class Snapshotting:
@@ -111,8 +107,6 @@ class Snapshotting:
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
             work()
-        except _Stopped:
-            pass
         except Exception as error:  # snapshots are optional: deciding must go on
             if not self._stopped.is_set():
                 self._lines.warning("no snapshot", why=f"{type(error).__name__}: {error}")
@@ -134,7 +128,7 @@ class Snapshotting:
 
     def _pause(self) -> None:
         if self._stopped.wait(PAUSE_S):
-            raise _Stopped
+            raise CancelledError
 
     def _remove_damaged(self) -> None:
         remove_unfinished(self._log)
@@ -243,7 +237,7 @@ class StateRebuild:
 
     def pairs(self) -> Iterator[tuple[bytes, bytes]]:
         """The state keys of a snapshot, in order."""
-        return (pair for prefix in SNAPSHOT_KINDS for pair in self._keys.scan(prefix))
+        return state_keys(self._keys)
 
     def _start_near(self, offset: int) -> None:
         snapshot = None if self._from_scratch else nearest_snapshot(self._log, offset)
@@ -271,8 +265,6 @@ class StateRebuild:
         self._keys.put({key: changes[key] for key in changes if key[:1] in SNAPSHOT_KINDS})
 
 
-def state_keys(snapshot: StateKeys) -> Iterator[tuple[bytes, bytes]]:
-    """The state keys of a snapshot, in order, without the keys for readers. Raises SnapshotDamaged."""
-    return (
-        (key, value) for prefix in SNAPSHOT_KINDS for key, value in snapshot.scan(prefix) if not is_creation_key(key)
-    )
+def state_keys(keys: StateKeys) -> Iterator[tuple[bytes, bytes]]:
+    """The state keys of a snapshot or log, in order, without a snapshot's keys for readers. Raises SnapshotDamaged."""
+    return (pair for prefix in SNAPSHOT_KINDS for pair in keys.scan(prefix) if not is_creation_key(pair[0]))

@@ -289,9 +289,8 @@ def _change(part: Query, record: Recorded) -> RecordedChangeView:
 def starts(query: Queries, since: str | None, name: str = "from") -> Ends:
     """For each log the offset of the first event at or after a point in time (None: the start), given as the parameter
     `name`. Raises InvalidPointInTime."""
-    if since is None:
-        return (0,) * len(query.parts)
-    query.end(since, name)  # raises InvalidPointInTime
+    if since is not None:
+        query.end(since, name)  # raises InvalidPointInTime
     return Listing(query.parts).since(since)
 
 

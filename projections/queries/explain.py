@@ -28,7 +28,7 @@ from events.external_decision import FOLLOW, external_decision
 from events.names import BrokerId, RequestId
 from projections.queries.events import newest_of
 from projections.queries.health import waiting_text, waits_for
-from projections.queries.query import NotFound, Queries, Query
+from projections.queries.query import NotFound, NoTopic, Queries, Query
 from projections.queries.topics import issues_of
 from projections.text.names import error_name_and_code
 from projections.text.points_in_time import iso
@@ -52,13 +52,14 @@ def explain_topic(query: Queries, name: str, at: str | None = None) -> Explanati
     """The chain of the topic of this name, now or at a point in time. Raises NoTopic, InvalidPointInTime."""
     part = query.of_topic(name)
     end = part.end(at)
-    part.check_known(name, end)
     past, chain, because = TopicPast(), _Chain(), Because(part, end)
     for record in part.events_of(name, 0, end):
         past = fold_topic(past, record)
         if isinstance(record.event, catalog.MetadataPropagated) and past.row is not None:  # rows do not fold it
             past = replace(past, row=replace(past.row, propagated=past.row.propagated + record.event.brokers))
         chain.add(record, because)
+    if not chain.count:
+        raise NoTopic(f"there was never a topic {name!r}")
     return chain.explanation(name, "topic", _topic_summary(part, name, past, end))
 
 
@@ -157,15 +158,15 @@ class _Chain:
     def __init__(self) -> None:
         self._first: list[tuple[Recorded, Because]] = []
         self._last: deque[tuple[Recorded, Because]] = deque(maxlen=STEPS_AFTER_GAP)
-        self._count = 0
+        self.count = 0
 
     def add(self, record: Recorded, because: Because) -> None:
-        (self._first if self._count < STEPS_BEFORE_GAP else self._last).append((record, because))
-        self._count += 1
+        (self._first if self.count < STEPS_BEFORE_GAP else self._last).append((record, because))
+        self.count += 1
 
     def explanation(self, subject: str, kind: Literal["topic", "request"], summary: str) -> ExplanationView:
         steps = tuple(self._step(record, because) for record, because in (*self._first, *self._last))
-        omitted = self._count - len(steps)
+        omitted = self.count - len(steps)
         return ExplanationView(subject=subject, kind=kind, summary=summary, steps=steps, omitted=omitted)
 
     def _step(self, record: Recorded, because: Because) -> StepView:

@@ -142,13 +142,48 @@ class Past:
 
         A topic is folded only if `may_show` allows its name. A page ends early after `scanned_max` names and events.
         """
-        return self._from_nearest(
-            end, lambda snapshot: self._topics(snapshot, end, after, limit, may_show, scanned_max)
-        )
+
+        def page(snapshot: Snapshot | None) -> TopicPage:
+            rows: list[TopicRow] = []
+            scanned, pause_at, continues = 0, SCANNED_PER_PAUSE, after != "" and limit >= LONG_PAGE
+            start, at_once = _start(snapshot), min(limit + 1, KEYS_AT_ONCE)
+            tail = self._tail_of(start, end, scanned_max * TAIL_BYTES, continues=continues)
+            for key, row, events in self._each(
+                self._candidates(snapshot, end, after), at_once, start, end, may_show, tail
+            ):
+                scanned += 1 + events
+                if row is not None and len(rows) == limit:
+                    return TopicPage(tuple(rows), shard_key(rows[-1].name))
+                rows += () if row is None else (row,)
+                if scanned >= scanned_max:
+                    return TopicPage(tuple(rows), key)
+                if scanned >= pause_at:
+                    pause_at = scanned + SCANNED_PER_PAUSE
+                    self.pause()
+            if tail is not None and self._tail is tail:
+                self._tail = None  # its list has ended
+            return TopicPage(tuple(rows), None)
+
+        return self._from_nearest(end, page)
 
     def cluster_at(self, end: int) -> ClusterRow:
         """Brokers and settings at the offset `end`."""
-        return self._from_nearest(end, lambda snapshot: self._cluster_from(snapshot, end))
+
+        def row_at_end(snapshot: Snapshot | None) -> ClusterRow:
+            start, row = self._cluster
+            if start > end:
+                start, row = 0, NO_CLUSTER
+            if snapshot is not None and snapshot.offset > start:
+                stored = snapshot_cluster(snapshot)
+                if stored is not None:
+                    start, row = snapshot.offset, stored
+            for record in self.events_of(None, start, end):
+                row = fold_cluster(row, record)
+            if end >= self._cluster[0]:
+                self._cluster = (end, row)
+            return row
+
+        return self._from_nearest(end, row_at_end)
 
     def decoded(self, offsets: Iterable[int]) -> Iterator[Recorded]:
         """The events at some offsets."""
@@ -178,27 +213,6 @@ class Past:
                 except (SnapshotDamaged, msgspec.DecodeError, OSError):
                     at_most = snapshot.offset - 1
         return work(None)
-
-    def _topics(
-        self, snapshot: Snapshot | None, end: int, after: str, limit: int, may_show: MayShow, scanned_max: int
-    ) -> TopicPage:
-        rows: list[TopicRow] = []
-        scanned, pause_at, continues = 0, SCANNED_PER_PAUSE, after != "" and limit >= LONG_PAGE
-        start, at_once = _start(snapshot), min(limit + 1, KEYS_AT_ONCE)
-        tail = self._tail_of(start, end, scanned_max * TAIL_BYTES, continues=continues)
-        for key, row, events in self._each(self._candidates(snapshot, end, after), at_once, start, end, may_show, tail):
-            scanned += 1 + events
-            if row is not None and len(rows) == limit:
-                return TopicPage(tuple(rows), shard_key(rows[-1].name))
-            rows += () if row is None else (row,)
-            if scanned >= scanned_max:
-                return TopicPage(tuple(rows), key)
-            if scanned >= pause_at:
-                pause_at = scanned + SCANNED_PER_PAUSE
-                self.pause()
-        if tail is not None and self._tail is tail:
-            self._tail = None  # its list has ended
-        return TopicPage(tuple(rows), None)
 
     def _tail_of(self, start: int, end: int, bytes_max: int, *, continues: bool) -> Tail | None:
         """The cached tail, if it has this range. Otherwise a long page that continues a list replaces it, unless
@@ -265,20 +279,6 @@ class Past:
         later: Iterable[_Candidate] = ((key, None) for key in created_keys(self.log, _start(snapshot), end, after))
         by_key = groupby(merge(stored, later, key=itemgetter(0)), itemgetter(0))
         return (next(same) for _, same in by_key)  # of the same key the stored one comes first
-
-    def _cluster_from(self, snapshot: Snapshot | None, end: int) -> ClusterRow:
-        start, row = self._cluster
-        if start > end:
-            start, row = 0, NO_CLUSTER
-        if snapshot is not None and snapshot.offset > start:
-            stored = snapshot_cluster(snapshot)
-            if stored is not None:
-                start, row = snapshot.offset, stored
-        for record in self.events_of(None, start, end):
-            row = fold_cluster(row, record)
-        if end >= self._cluster[0]:
-            self._cluster = (end, row)
-        return row
 
 
 def _start(snapshot: Snapshot | None) -> int:

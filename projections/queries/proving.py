@@ -3,7 +3,7 @@
 The HTTP endpoints under `/v1/log` and `topicwright prove` use them; `topicwright verify` checks the results. All
 functions read only durable events, so any thread may call them.
 
-`audit`, which `topicwright verify` runs, reads and hashes every event, and compares the result with
+An `Audit`, which `topicwright verify` makes, reads and hashes every event, and compares the result with
 - the subtrees and the head stored with the log, which locate a change;
 - the signed tree heads that are events of the log;
 - tree heads stored elsewhere, the one input that an attacker who can write the disk cannot forge;
@@ -85,7 +85,9 @@ def part_of(query: Queries, partition: int | None, topic: str | None = None) -> 
 def head_of(part: Query, at_ms: int, size: int | None = None) -> Head:
     """The tree head over the durable events, or over the first `size`. Raises BadPlace, LogError."""
     reader = TreeReader(part.log)
-    size = _checked_size(size, reader.end)
+    size = reader.end if size is None else size
+    if not 0 <= size <= reader.end:
+        raise BadPlace(f"size: the log has {reader.end} events, not {size}: it was truncated, or it is another log")
     return Head(log=name_of(part), size=size, root=reader.root(size).hex(), at_ms=at_ms)
 
 
@@ -158,12 +160,6 @@ def _leaf(part: Query, record: Recorded) -> Leaf:
     return Leaf(value) if without_secrets(record.event) is record.event else Leaf(leaf=merkle.leaf_hash(value))
 
 
-def _checked_size(size: int | None, end: int) -> int:
-    if size is not None and not 0 <= size <= end:
-        raise BadPlace(f"size: the log has {end} events, not {size}: it was truncated, or it is another log")
-    return end if size is None else size
-
-
 def name_of(part: Query) -> str:
     """The name of the log in tree heads."""
     return log_name(part.log.cluster_id, part.partition)
@@ -172,15 +168,6 @@ def name_of(part: Query) -> str:
 FINDINGS_MAX = 100
 NONE_SIGNED = "no signed tree head is in the log, so the public key checks nothing (see log.signing.key.location)"
 _EVENTS_AT_ONCE = 1024
-
-
-class Audit(msgspec.Struct, frozen=True):
-    """The result of an audit: the root over all events, the number of signed tree heads, and the findings."""
-
-    size: int
-    root: str
-    signed: int
-    findings: tuple[str, ...]
 
 
 class Findings(list[str]):
@@ -201,32 +188,24 @@ def against_head(findings: Findings, old: Head, log: str, size: int, root_at: Ca
         findings.add(f"the first {old.size} events were changed: their root is not that of the tree head")
 
 
-def audit(
-    log: RocksDbLog,
-    part: Query,
-    *,
-    heads: Sequence[Head],
-    public_key: bytes | None,
-    progress: Callable[[int], object] = lambda _: None,
-) -> Audit:
-    """Audit a log. `heads` were stored elsewhere, and `public_key` is the trusted signer. `progress` receives the
-    number of audited events. Raises LogError for errors other than damage."""
-    auditor = _Auditor(log, part, public_key)
-    auditor.read({head.size for head in heads}, progress)
-    for head in heads:
-        against_head(
-            auditor.findings, head, name_of(part), auditor.frontier.size, lambda size: auditor.roots[size].hex()
-        )
-    root = auditor.frontier.root().hex()
-    return Audit(auditor.frontier.size, root, auditor.signed, tuple(auditor.findings))
+class Audit:
+    """An audit of a log: its size, the root over all events, the number of signed tree heads, and the findings."""
 
-
-class _Auditor:
-    def __init__(self, log: RocksDbLog, part: Query, public_key: bytes | None) -> None:
+    def __init__(
+        self,
+        log: RocksDbLog,
+        part: Query,
+        *,
+        heads: Sequence[Head],
+        public_key: bytes | None,
+        progress: Callable[[int], object] = lambda _: None,
+    ) -> None:
+        """Audit the log. `heads` were stored elsewhere, and `public_key` is the trusted signer. `progress` receives the
+        number of audited events. Raises LogError for errors other than damage."""
         self.findings = Findings()
-        self.frontier = Frontier()
-        self.roots = {0: EMPTY_ROOT}
         self.signed = 0
+        self._frontier = Frontier()
+        self._roots = {0: EMPTY_ROOT}
         self._log = log
         self._part = part
         self._public_key = public_key
@@ -235,8 +214,12 @@ class _Auditor:
         self._counts = [0, 0]
         self._end = log.durable_offset
         self._local_copies: dict[int, bytes] = {}
+        self._read({head.size for head in heads}, progress)
+        self.size, self.root = self._frontier.size, self._frontier.root().hex()
+        for head in heads:
+            against_head(self.findings, head, name_of(part), self.size, lambda size: self._roots[size].hex())
 
-    def read(self, sizes: set[int], progress: Callable[[int], object]) -> None:
+    def _read(self, sizes: set[int], progress: Callable[[int], object]) -> None:
         stored_size, stored_root, in_tree = 0, EMPTY_ROOT, self._end
         try:
             stored_size, stored_root = stored_head(self._log)
@@ -250,9 +233,9 @@ class _Auditor:
                     self.findings.add(f"two local copies of event {offset} differ")
             self._read_events(stops, in_tree, progress)
         except LogCorrupted as error:
-            self.findings.add(f"reading stopped after {self.frontier.size} events: {error}")
+            self.findings.add(f"reading stopped after {self._frontier.size} events: {error}")
             return
-        if self.roots[stored_size] != stored_root:
+        if self._roots[stored_size] != stored_root:
             self.findings.add(f"the tree head stored with the log is not that of its first {stored_size} events")
         for of_requests in (False, True):
             try:
@@ -265,15 +248,15 @@ class _Auditor:
     def _read_events(self, stops: Sequence[int], in_tree: int, progress: Callable[[int], object]) -> None:
         """Read and check the events, and compute the roots at some offsets. The stored tree covers `in_tree` events."""
         for stop in stops:
-            events = self._log.read(self.frontier.size, stop)
+            events = self._log.read(self._frontier.size, stop)
             while batch := tuple(islice(events, _EVENTS_AT_ONCE)):
-                for level, index, hash_ in self.frontier.extend([value for _, value in batch], STORED_LEVEL):
+                for level, index, hash_ in self._frontier.extend([value for _, value in batch], STORED_LEVEL):
                     if (index + 1) << level <= in_tree:
                         self._check_subtree(level, index, hash_)
                 for offset, value in batch:
                     self._check_event(offset, value)
-                progress(self.frontier.size)
-            self.roots[stop] = self.frontier.root()
+                progress(self._frontier.size)
+            self._roots[stop] = self._frontier.root()
 
     def _check_subtree(self, level: int, index: int, hash_: bytes) -> None:
         try:

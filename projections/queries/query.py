@@ -116,11 +116,6 @@ class Query(Past):
             return self.events_of(topic, start, end)
         return (decode_event(offset, value) for offset, value in self.log.read(start, max(start, end)))
 
-    def check_known(self, name: str, end: int | None = None) -> None:
-        """Raise NoTopic if there never was an event of this name."""
-        if next(self.events_of(name, 0, end), None) is None:
-            raise NoTopic(f"there was never a topic {name!r}")
-
     def request_events(self, request_id: str, end: int | None = None) -> Iterator[Recorded]:
         stop = self.end() if end is None else end
         return self.decoded(offset for offset in request_offsets(self.log, request_id) if offset < stop)
@@ -183,10 +178,6 @@ class Queries:
         self.parts = tuple(parts)
         self._partition_of = partition_of
 
-    @property
-    def _has_partitions(self) -> bool:
-        return len(self.parts) > 1
-
     def close(self) -> None:
         """Make running queries raise QueryClosed."""
         for part in self.parts:
@@ -199,7 +190,7 @@ class Queries:
     def end(self, at: str | None = None, name: str = "at") -> Ends:
         """The ends of all logs at a point in time (None: now), given as the parameter `name`. Raises
         InvalidPointInTime, also for an offset if there are partitions."""
-        if at is not None and self._has_partitions and at.strip().isdecimal():
+        if at is not None and len(self.parts) > 1 and at.strip().isdecimal():
             raise InvalidPointInTime(
                 f"{name}: {at!r} is an offset, and each of the {len(self.parts)} partitions has its own: give a time, "
                 "or query one topic"
@@ -209,7 +200,7 @@ class Queries:
     def as_of(self, end: Ends) -> AsOfView:
         """The view of a point in time. With several partitions its offset is the number of all events less one, and its
         time that of the newest event."""
-        if not self._has_partitions:
+        if len(self.parts) == 1:
             return self.parts[0].as_of(end[0])
         times = [part.as_of(own).at_ms for part, own in zip(self.parts, end, strict=True)]
         at_ms = max((time for time in times if time is not None), default=None)

@@ -62,11 +62,9 @@ class Runner(Protocol):
         Each task calls the function with its rows. With `buckets`, all rows of a shard go to the same bucket, which
         is a task, sorted by PLACE if `ordered`. Without `buckets`, a task reads one or more parts of the source.
         """
-        ...
 
     def ship(self, modules: Iterable[str]) -> None:
         """Give the tasks the code of these top-level modules, which are loaded here."""
-        ...
 
 
 class InProcess:

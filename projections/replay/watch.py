@@ -47,13 +47,8 @@ class Watch:
     def __init__(self, ref: LogRef) -> None:
         self._ref = ref
         self._runs = RUNS.empty_table()
-        self._reported: set[tuple[Any, ...]] = set()
+        self.reported: set[tuple[Any, ...]] = set()
         self.next_offset = 0
-
-    @property
-    def alerts(self) -> int:
-        """The number of violations so far."""
-        return len(self._reported)
 
     def poll(self) -> Iterator[Mapping[str, Any]]:
         """Check the events that came since the last call, and return the violations that are new. Raises ReplayError,
@@ -79,8 +74,8 @@ class Watch:
         self._runs, self.next_offset = checked.runs, end
         for row in checked.rows:
             key = tuple(row[name] for name in ("check", "shard", "offset", "seen"))
-            if key not in self._reported:
-                self._reported.add(key)
+            if key not in self.reported:
+                self.reported.add(key)
                 yield row
 
     def _earlier(self, shards: Iterable[tuple[str]]) -> Batches:
@@ -117,9 +112,9 @@ def run_watch(_: object, ref: Ref, options: Options) -> Outcome:
             for row in watch.poll():
                 _say(as_json, {name: row[name] for name in VIOLATION}, f"ALERT {row['check']}: {violation_line(row)}")
             stop.wait(POLL_EVERY_S)
-    found = many(watch.alerts, "alert") if watch.alerts else "all invariants held"
+    found = many(len(watch.reported), "alert") if watch.reported else "all invariants held"
     line = f"watched up to offset {watch.next_offset - 1}: {found}" if watch.next_offset else "no event was checked yet"
-    return Outcome([], watch.alerts > 0, [] if as_json else [line])
+    return Outcome([], bool(watch.reported), [] if as_json else [line])
 
 
 def _say(as_json: bool, row: Mapping[str, Any], line: str) -> None:

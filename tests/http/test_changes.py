@@ -106,7 +106,7 @@ async def _post_and_go(one: Service, **body: Any) -> None:
     first = asyncio.create_task(_post(one, "k", 201, **body))
     await one.until(lambda: bool(one.controller.status().requests_open))
     first.cancel()
-    connected = one.http._listener.connections._open
+    connected = one.http._listener._open
     await one.until(lambda: not connected)
 
 

@@ -13,7 +13,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from controller.http import connections, following, query_threads
 from controller.http.connections import READ_BLOCK_BYTES
 from controller.kafka.server.server import ConnectionCounts
-from controller.kafka.server.tls import Tls, TlsSettings
+from controller.kafka.server.tls import Tls
 from tests.http.service import Service, followers, service
 from tests.security.certificates import Authority
 
@@ -196,7 +196,7 @@ async def test_pipelining_waits_for_the_reader(
     monkeypatch.setattr(connections, "STALL_S", 0.2)
     await one.client.aclose()
     await to.send(BROKERS * 10)
-    state = one.http._listener.connections.state
+    state = one.http._listener.state
     await one.until(lambda: bool(answers) and not state.connections)
     assert len(answers) == 1
 
@@ -206,7 +206,7 @@ async def test_disconnect_cancels_the_handler(one: Service, to: Opened) -> None:
     body = b'{"name": "t", "timeout_ms": 2000000000}'
     _, writer = await to.send(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
     await one.until(lambda: one.api.store.durable_named("t") is not None)
-    state = one.http._listener.connections.state
+    state = one.http._listener.state
     assert len(state.tasks) == 1
     writer.close()
     await one.until(lambda: not state.tasks)
@@ -250,7 +250,7 @@ async def test_connections_per_ip() -> None:
 async def test_tls_handshakes_count_as_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "CONNECTIONS_MAX", 3)
     authority = Authority(tmp_path)
-    tls = Tls(TlsSettings(keystore=authority.issue("server").keystore))
+    tls = Tls(keystore=authority.issue("server").keystore)
     trusting = ssl.create_default_context(cafile=authority.file)
     counts = ConnectionCounts()
     async with service() as one, one.another(tls=tls, counts=counts) as (_, port):

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from controller.apis import Call, bound
 from controller.apis.kraft.quorum import register_controller, unregister_controller, update_features
 from controller.brokers.kraft.kraft_brokers import KraftBrokers
 from controller.brokers.kraft.membership import controller_record, controller_registration
@@ -114,7 +115,7 @@ async def raised(desk: Desk, level: int) -> tuple[int, str | None]:
     api = cast("ControllerApi", Mock(cluster=Cluster(), grants=lambda *_: True))
     update = FeatureUpdateKey(feature=OLD, max_version_level=level, upgrade_type=1)
     request = UpdateFeaturesRequest(feature_updates=(update,), validate_only=True)
-    answer = await update_features(api, desk.node, desk.replication.registered, RequestContext(57, 2), request)
+    answer = await update_features(desk.node, desk.replication.registered, Call(api, RequestContext(57, 2)), request)
     return answer.error_code, answer.error_message
 
 
@@ -123,7 +124,7 @@ async def test_a_leader_rejects_feature_levels_as_kafka_and_ignores_departed_nod
         register = partial(register_controller, desk.node, desk.replication.registered)
 
         async def registers(request: ControllerRegistrationRequest) -> int:
-            return (await register(RequestContext(70, 0), request)).error_code
+            return (await register(Call(Mock(), RequestContext(70, 0)), request)).error_code
 
         assert await registers(registration()) == ErrorCode.INVALID_REQUEST, "an unknown node must be rejected"
         assert await raised(desk, 21) == (0, None)
@@ -168,6 +169,7 @@ async def test_automatic_metadata_version_upgrades_stop_at_levels_of_voters(
 
 
 NEVER = 3010
+UNREGISTER = ApiKey.UNREGISTER_CONTROLLER
 
 
 async def registered(seat: Seat, *node_ids: int) -> None:
@@ -175,13 +177,14 @@ async def registered(seat: Seat, *node_ids: int) -> None:
     await asyncio.wait_for(seat.running.committed(seat.running.append(records)), PATIENCE_S)
 
 
-def handler(seat: Seat, level: int = 33) -> partial[Any]:
+def handler(seat: Seat, level: int = 33) -> Any:
     api = cast("ControllerApi", Mock(cluster=Cluster(features=((METADATA_VERSION_FEATURE, level),))))
-    return partial(unregister_controller, api, seat.running, RegisteredControllers(seat.log), asyncio.Lock())
+    handle = partial(unregister_controller, seat.running, RegisteredControllers(seat.log), asyncio.Lock())
+    return bound(api, {UNREGISTER: handle})[UNREGISTER]
 
 
-async def unregister(handle: partial[Any], node_id: int) -> UnregisterControllerResponse:
-    context = RequestContext(ApiKey.UNREGISTER_CONTROLLER, 0)
+async def unregister(handle: Any, node_id: int) -> UnregisterControllerResponse:
+    context = RequestContext(UNREGISTER, 0)
     return await asyncio.wait_for(handle(context, UnregisterControllerRequest(controller_id=node_id)), PATIENCE_S)
 
 

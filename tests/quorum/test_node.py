@@ -66,7 +66,8 @@ def test_a_voter_sends_update_raft_voter_until_the_voter_set_has_its_listeners()
         k_raft_version_feature=KRaftVersionFeature(max_supported_version=1),
     )
     leader.administer(request)
-    assert quorum_of(leader).voters.by_id[replica.id].address_on("CONTROLLER") == ("elsewhere", replica.id)
+    core = quorum_of(leader)
+    assert core.address_of(core.voters.by_id[replica.id]) == ("elsewhere", replica.id)
     world.run_until(world.now + 10)
-    for each in world.replicas.values():
-        assert quorum_of(each).voters.by_id[replica.id].address_on("CONTROLLER") == ("node", replica.id)
+    for each in map(quorum_of, world.replicas.values()):
+        assert each.address_of(each.voters.by_id[replica.id]) == ("node", replica.id)

@@ -16,7 +16,7 @@ from controller.kafka.messages import APIS, ApiKey
 from controller.kafka.messages.cluster import ApiVersion, ApiVersionsResponse
 from controller.kafka.messages.quorum import FetchRequest, FetchResponse, VoteRequest, VoteResponse
 from controller.kafka.server.server import KafkaServer
-from controller.kafka.server.tls import Tls, TlsSettings
+from controller.kafka.server.tls import Tls
 from controller.quorum import peers as peers_of
 from controller.quorum.peers import BACKOFF_S_MAX, Peers
 from tests.kafka.sasl_users import rules
@@ -204,7 +204,7 @@ async def test_the_least_recently_used_peer_is_forgotten(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 async def test_peers_authenticate_over_tls(tmp_path: Path, mechanism: str) -> None:
     authority = Authority(tmp_path)
-    tls = Tls(TlsSettings(keystore=authority.issue("controller").keystore))
+    tls = Tls(keystore=authority.issue("controller").keystore)
     login = {
         "security.protocol": "SASL_SSL",
         "ssl.ca.location": str(authority.file),

@@ -28,8 +28,14 @@ from events.logs.rocksdb_log import RocksDbLog
 from events.logs.tree_heads import Head, HeadSigner
 from events.names import BrokerId, TopicId, TopicName, shard_key
 from projections.replay.log.kafka_scan import Stored
-from projections.replay.redecide.counting import CountHistory, changes, limits_of
-from projections.replay.redecide.recorded import RecordedRequest, Timeline, recorded_requests
+from projections.replay.redecide.recorded import (
+    CountHistory,
+    RecordedRequest,
+    Timeline,
+    group_changes,
+    limits_of,
+    recorded_requests,
+)
 from projections.replay.shards import Shard
 
 BORN_MS = 1_700_000_000_000
@@ -255,5 +261,5 @@ def shards_of(records: Iterable[Recorded]) -> Iterator[Shard]:
 def requests_in(records: Sequence[Recorded], rules: str = "") -> Iterator[RecordedRequest]:
     """Yields the requests of a log; `rules` are to be tried on them."""
     timeline = Timeline(records)
-    counts = CountHistory(changes(shards_of(records), limits_of((rules, *timeline.rules))))
+    counts = CountHistory(group_changes(shards_of(records), limits_of((rules, *timeline.rules))))
     return recorded_requests(shards_of(records), {0: timeline}, counts)

@@ -78,10 +78,10 @@ def test_ssl_client_auth_on_sasl_ssl_requires_the_listener_prefix(files: dict[st
         "listeners=SSL://a:1,SASL_SSL://b:2 ssl.keystore.location=KEYSTORE ssl.truststore.location=CA "
         "ssl.client.auth=required"
     )
-    auths = [each.tls.settings.client_auth for each in plan(loaded(text, files), DEFAULT) if each.tls is not None]
+    auths = [each.tls.client_auth for each in plan(loaded(text, files), DEFAULT) if each.tls is not None]
     assert auths == ["required", "none"], "as in KIP-684"
     more = text + " listener.name.sasl_ssl.ssl.client.auth=requested"
-    auths = [each.tls.settings.client_auth for each in plan(loaded(more, files), DEFAULT) if each.tls is not None]
+    auths = [each.tls.client_auth for each in plan(loaded(more, files), DEFAULT) if each.tls is not None]
     assert auths == ["required", "requested"]
 
 

@@ -39,7 +39,7 @@ BANNED = {
     "upkeep": "replica_metadata",
     "waiter": "pending_create",
     "waiters": "pending_creates",
-    "wish": "want_leadership",
+    "wish": "wants_leadership",
 }
 
 

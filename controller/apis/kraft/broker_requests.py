@@ -13,13 +13,13 @@ from typing import Any
 import structlog
 from msgspec.structs import replace
 
+from controller.apis import Call
 from controller.brokers.kraft import membership
 from controller.brokers.kraft.membership import Membership
 from controller.brokers.kraft.projection import details_of, endpoints_of
 from controller.brokers.kraft.readiness import Confirmations
 from controller.brokers.port import stamp
 from controller.controller_api import ControllerApi, in_portions
-from controller.kafka.handling import RequestContext
 from controller.kafka.messages import cluster
 from controller.machine.commands import commands
 from controller.machine.commands.commands import AllocateProducerIds, AlterPartition, AssignDirectories, IsrReport
@@ -39,10 +39,10 @@ def broker_error(code: int) -> int:
 
 
 async def alter_partition(
-    api: ControllerApi, members: Membership, context: RequestContext, request: cluster.AlterPartitionRequest
+    members: Membership, call: Call, request: cluster.AlterPartitionRequest
 ) -> cluster.AlterPartitionResponse:
     """Answer AlterPartition: submit one command for each topic, in portions. Unknown topics get UNKNOWN_TOPIC_ID."""
-    found = {topic.topic_id: api.store.durable_name_of(topic.topic_id) for topic in request.topics}
+    found = {topic.topic_id: call.api.store.durable_name_of(topic.topic_id) for topic in request.topics}
     names = {topic_id: name for topic_id, name in found.items() if name is not None}
     known = [(topic, topic.partitions) for topic in request.topics if topic.topic_id in names]
     answers: dict[bytes, list[PartitionAnswer]] = {topic.topic_id: [] for topic in request.topics}
@@ -52,7 +52,7 @@ async def alter_partition(
             answers[topic.topic_id] = [PartitionAnswer(one.partition_index, code) for one in topic.partitions]
     epoch = members.machine_epoch(request.broker_id, request.broker_epoch)
     for portion in in_portions(known):
-        stamped = stamp(api.controller, "isr")
+        stamped = stamp(call.api.controller, "isr")
         commands = [
             AlterPartition(
                 **stamped,
@@ -64,7 +64,7 @@ async def alter_partition(
             )
             for topic, partitions in portion
         ]
-        for (topic, _), answer in zip(portion, await api.submit(commands), strict=True):
+        for (topic, _), answer in zip(portion, await call.api.submit(commands), strict=True):
             if answer.code:
                 return cluster.AlterPartitionResponse(error_code=broker_error(answer.code))
             answers[topic.topic_id] += answer.partitions
@@ -105,7 +105,7 @@ _Codes = dict[tuple[bytes, int], int]
 
 
 async def assign_replicas_to_dirs(
-    api: ControllerApi, members: Membership, context: RequestContext, request: cluster.AssignReplicasToDirsRequest
+    members: Membership, call: Call, request: cluster.AssignReplicasToDirsRequest
 ) -> cluster.AssignReplicasToDirsResponse:
     """Answer AssignReplicasToDirs: submit one command for each topic, in portions."""
     if any(members.is_unknown_directory(request.broker_id, directory.id) for directory in request.directories):
@@ -115,20 +115,20 @@ async def assign_replicas_to_dirs(
     epoch = members.machine_epoch(request.broker_id, request.broker_epoch)
     codes: _Codes = {}
     for portion in in_portions(_by_topic(request).items()):
-        stamped = stamp(api.controller, "directories")
+        stamped = stamp(call.api.controller, "directories")
         commands = [
             AssignDirectories(
                 **stamped,
                 broker_id=BrokerId(request.broker_id),
                 broker_epoch=epoch,
                 # Missing topics are submitted too, so that a stale broker epoch is rejected as such.
-                topic=api.store.durable_name_of(topic_id) or TopicName(topic_id.hex()),
+                topic=call.api.store.durable_name_of(topic_id) or TopicName(topic_id.hex()),
                 topic_id=TopicId(topic_id),
                 directories=tuple(pairs),
             )
             for topic_id, pairs in portion
         ]
-        for command, answer in zip(commands, await api.submit(commands), strict=True):
+        for command, answer in zip(commands, await call.api.submit(commands), strict=True):
             if answer.code:
                 return cluster.AssignReplicasToDirsResponse(error_code=broker_error(answer.code))
             codes.update({(command.topic_id, one.partition): one.code for one in answer.partitions})
@@ -155,14 +155,14 @@ def _coded(topic: cluster.AssignReplicasTopic, codes: _Codes) -> cluster.AssignR
 
 
 async def allocate_producer_ids(
-    api: ControllerApi, members: Membership, context: RequestContext, request: cluster.AllocateProducerIdsRequest
+    members: Membership, call: Call, request: cluster.AllocateProducerIdsRequest
 ) -> cluster.AllocateProducerIdsResponse:
     command = AllocateProducerIds(
-        **stamp(api.controller, "producers"),
+        **stamp(call.api.controller, "producers"),
         broker_id=BrokerId(request.broker_id),
         broker_epoch=members.machine_epoch(request.broker_id, request.broker_epoch),
     )
-    (answer,) = await api.submit([command])
+    (answer,) = await call.api.submit([command])
     if answer.code:
         return cluster.AllocateProducerIdsResponse(error_code=broker_error(answer.code))
     return cluster.AllocateProducerIdsResponse(producer_id_start=answer.number, producer_id_len=PRODUCER_IDS_PER_BLOCK)
@@ -172,28 +172,28 @@ logger = structlog.get_logger("topicwright.kraft")
 
 
 async def register_broker(
-    api: ControllerApi, members: Membership, context: RequestContext, request: cluster.BrokerRegistrationRequest
+    members: Membership, call: Call, request: cluster.BrokerRegistrationRequest
 ) -> cluster.BrokerRegistrationResponse:
     """Answer BrokerRegistration with the broker epoch, when the registration is durable."""
     broker_id = BrokerId(request.broker_id)
     has_session = members.has_session(broker_id)
-    rejected = membership.refusal(request, members.cluster, api.cluster_id, has_session=has_session)
+    rejected = membership.refusal(request, members.cluster, call.api.cluster_id, has_session=has_session)
     if rejected is not None:
         code, why = rejected
-        logger.warning("broker rejected", broker=broker_id, peer=context.peer, code=int(code), why=why)
+        logger.warning("broker rejected", broker=broker_id, peer=call.context.peer, code=int(code), why=why)
         return cluster.BrokerRegistrationResponse(error_code=int(code))
-    if await _still_leads(api, members, broker_id, request.incarnation_id.hex()):
+    if await _still_leads(call.api, members, broker_id, request.incarnation_id.hex()):
         return cluster.BrokerRegistrationResponse(error_code=ErrorCode.NOT_CONTROLLER)
     clean = members.shut_down_cleanly(broker_id, request.previous_broker_epoch)
     command = commands.RegisterBroker(
-        **stamp(api.controller, "kraft"),
+        **stamp(call.api.controller, "kraft"),
         broker_id=broker_id,
         incarnation=request.incarnation_id.hex(),
         rack=request.rack,
         endpoints=endpoints_of(request.listeners),
         details=details_of(request.listeners, request.features, request.log_dirs, clean=clean),
     )
-    (answer,) = await api.submit([command])
+    (answer,) = await call.api.submit([command])
     if answer.code:
         return cluster.BrokerRegistrationResponse(error_code=broker_error(answer.code))
     epoch = members.wire_epoch(broker_id, answer.number)
@@ -228,11 +228,7 @@ class NextState(Enum):
 
 
 async def heartbeat(
-    api: ControllerApi,
-    members: Membership,
-    confirmations: Confirmations,
-    context: RequestContext,
-    request: cluster.BrokerHeartbeatRequest,
+    members: Membership, confirmations: Confirmations, call: Call, request: cluster.BrokerHeartbeatRequest
 ) -> cluster.BrokerHeartbeatResponse:
     """Answer BrokerHeartbeat with the next state of the broker, when the change to that state is durable."""
     if BrokerId(request.broker_id) not in members.cluster.brokers:
@@ -246,8 +242,8 @@ async def heartbeat(
         confirmations.confirm_applied(broker.broker_id, applied_end)
     caught_up = request.current_metadata_offset >= request.broker_epoch
     next_ = _next(members, broker, request, caught_up)
-    for command in _commands(api, members, broker, request, next_):
-        (answer,) = await api.submit([command])
+    for command in _commands(call.api, members, broker, request, next_):
+        (answer,) = await call.api.submit([command])
         if answer.code:
             return cluster.BrokerHeartbeatResponse(error_code=broker_error(answer.code))
     return cluster.BrokerHeartbeatResponse(
@@ -309,13 +305,11 @@ def _cordoned(
     return tuple(each for each in online if each in requested)
 
 
-async def unregister_broker(
-    api: ControllerApi, context: RequestContext, request: cluster.UnregisterBrokerRequest
-) -> cluster.UnregisterBrokerResponse:
+async def unregister_broker(call: Call, request: cluster.UnregisterBrokerRequest) -> cluster.UnregisterBrokerResponse:
     """Answer UnregisterBroker: remove the registration. A live broker registers again."""
     broker_id = BrokerId(request.broker_id)
-    stamped, reason = stamp(api.controller, "kraft"), f"requested by {context.principal}"
-    (answer,) = await api.submit([commands.UnregisterBroker(**stamped, broker_id=broker_id, reason=reason)])
+    stamped, reason = stamp(call.api.controller, "kraft"), f"requested by {call.context.principal}"
+    (answer,) = await call.api.submit([commands.UnregisterBroker(**stamped, broker_id=broker_id, reason=reason)])
     message = answer.message or None
     if answer.code == ErrorCode.BROKER_ID_NOT_REGISTERED:
         message = f"Broker ID {broker_id} is not currently registered"

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from controller.apis import Function, bound, checked, guarded
+from controller.apis import ApiFunction, bound, checked, guarded
 from controller.apis.cluster import describe_cluster, supported_features, with_api_versions
 from controller.apis.kraft import broker_requests, quorum
 from controller.apis.limits import CHANGES
@@ -125,24 +125,21 @@ def kraft_listener(
     """Handlers by API key: for brokers and controllers on the listener `of_brokers_name`, for clients on any other.
     `priority` is the leader priority that this voter reports."""
     members, node, registered = brokers.membership, brokers.node, brokers.replication.registered
-    of_nodes: dict[int, Handler] = {
-        ApiKey.BROKER_REGISTRATION: partial(broker_requests.register_broker, api, members),
-        ApiKey.BROKER_HEARTBEAT: partial(broker_requests.heartbeat, api, members, brokers.confirmations),
+    of_nodes: dict[int, ApiFunction] = {
+        ApiKey.BROKER_REGISTRATION: partial(broker_requests.register_broker, members),
+        ApiKey.BROKER_HEARTBEAT: partial(broker_requests.heartbeat, members, brokers.confirmations),
         ApiKey.CONTROLLER_REGISTRATION: partial(quorum.register_controller, node, registered),
-        ApiKey.ALTER_PARTITION: partial(broker_requests.alter_partition, api, members),
-        ApiKey.ASSIGN_REPLICAS_TO_DIRS: partial(broker_requests.assign_replicas_to_dirs, api, members),
-        ApiKey.ALLOCATE_PRODUCER_IDS: partial(broker_requests.allocate_producer_ids, api, members),
+        ApiKey.ALTER_PARTITION: partial(broker_requests.alter_partition, members),
+        ApiKey.ASSIGN_REPLICAS_TO_DIRS: partial(broker_requests.assign_replicas_to_dirs, members),
+        ApiKey.ALLOCATE_PRODUCER_IDS: partial(broker_requests.allocate_producer_ids, members),
     }
-    functions: dict[int, Function] = {
+    of_clients: dict[int, ApiFunction] = {
         ApiKey.ELECT_LEADERS: elect_leaders,
+        ApiKey.UNREGISTER_BROKER: broker_requests.unregister_broker,
+        ApiKey.UNREGISTER_CONTROLLER: partial(quorum.unregister_controller, node, registered, asyncio.Lock()),
+        ApiKey.UPDATE_FEATURES: partial(quorum.update_features, node, registered),
         ApiKey.ALTER_PARTITION_REASSIGNMENTS: alter_partition_reassignments,
         ApiKey.LIST_PARTITION_REASSIGNMENTS: list_reassignments,
-    }
-    of_clients: dict[int, Handler] = {
-        **bound(api, functions),
-        ApiKey.UNREGISTER_BROKER: partial(broker_requests.unregister_broker, api),
-        ApiKey.UNREGISTER_CONTROLLER: partial(quorum.unregister_controller, api, node, registered, asyncio.Lock()),
-        ApiKey.UPDATE_FEATURES: partial(quorum.update_features, api, node, registered),
     }
 
     def led(handlers: Mapping[int, Handler]) -> dict[int, Handler]:
@@ -151,7 +148,9 @@ def kraft_listener(
 
     table = rows(
         {
-            **led({**administration(api, WAIT_MS_MAX), **descriptions(api), **guarded(api, of_nodes | of_clients)}),
+            **led(
+                administration(api, WAIT_MS_MAX) | descriptions(api) | guarded(api, bound(api, of_nodes | of_clients))
+            ),
             **guarded(api, dict.fromkeys(_OF_QUORUM, quorum.quorum_handler(api, node, brokers.replication))),
             **bound(api, {ApiKey.DESCRIBE_CLUSTER: partial(describe_cluster, node.quorum)}),
             **UNEXPECTED_SASL,

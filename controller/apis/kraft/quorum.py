@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import structlog
 
+from controller.apis import Call
 from controller.apis.cluster import finalized_keys
 from controller.apis.kraft.broker_requests import broker_error
 from controller.brokers.kraft.catch_up import EventPages
@@ -101,10 +102,7 @@ UNREGISTERED_SINCE: Final = 33
 
 
 async def register_controller(
-    node: QuorumNode,
-    registered: RegisteredControllers,
-    _: RequestContext,
-    request: cluster.ControllerRegistrationRequest,
+    node: QuorumNode, registered: RegisteredControllers, _: Call, request: cluster.ControllerRegistrationRequest
 ) -> cluster.ControllerRegistrationResponse:
     """Answer ControllerRegistration: append the record to the metadata log. The state machine ignores the record.
 
@@ -129,11 +127,10 @@ async def register_controller(
 
 
 async def unregister_controller(
-    api: ControllerApi,
     node: QuorumNode,
     registered: RegisteredControllers,
     one_at_a_time: asyncio.Lock,
-    _: RequestContext,
+    call: Call,
     request: cluster.UnregisterControllerRequest,
 ) -> cluster.UnregisterControllerResponse:
     """Answer UnregisterController: append the record that removes a registration to the metadata log.
@@ -144,7 +141,7 @@ async def unregister_controller(
     controller_id = request.controller_id
     if controller_id == node.quorum.me.id:
         return _not_unregistered(ErrorCode.INVALID_REQUEST, "Controller cannot unregister itself while it is active.")
-    if api.cluster.feature(METADATA_VERSION_FEATURE) < UNREGISTERED_SINCE:
+    if call.api.cluster.feature(METADATA_VERSION_FEATURE) < UNREGISTERED_SINCE:
         message = "The current MetadataVersion is too old to support controller unregistration."
         return _not_unregistered(ErrorCode.UNSUPPORTED_VERSION, message)
     try:
@@ -178,28 +175,24 @@ def finalized_features(brokers: KraftBrokers) -> tuple[int, tuple[cluster.Finali
 
 
 async def update_features(
-    api: ControllerApi,
-    node: QuorumNode,
-    registered: RegisteredControllers,
-    context: RequestContext,
-    request: cluster.UpdateFeaturesRequest,
+    node: QuorumNode, registered: RegisteredControllers, call: Call, request: cluster.UpdateFeaturesRequest
 ) -> cluster.UpdateFeaturesResponse:
     """Answer UpdateFeatures: apply all changes of a request, or none. `registered` reads the features that the other
     controllers support."""
-    levels = dict(api.cluster.features)
+    levels = dict(call.api.cluster.features)
     try:
         controllers = await registered.all()
     except (OSError, BrokenBatch, MalformedRecord):  # a damaged disk, or a file replaced meanwhile
         return cluster.UpdateFeaturesResponse(error_code=ErrorCode.NOT_CONTROLLER)
     results: list[cluster.UpdatableFeatureResult] = []
     for update in request.feature_updates:
-        why = _why_refused(api, node, update, levels, controllers)
+        why = _why_refused(call.api, node, update, levels, controllers)
         why = why and f"Invalid update version {update.max_version_level} for feature {why}"
         code = ErrorCode.NONE if why is None else ErrorCode.INVALID_UPDATE_VERSION
         results.append(cluster.UpdatableFeatureResult(feature=update.feature, error_code=code, error_message=why))
         levels[update.feature] = update.max_version_level
     failed = next((each for each in results if each.error_code), None)
-    if failed is not None and context.api_version >= _FAILED_WITHOUT_RESULTS_SINCE:
+    if failed is not None and call.context.api_version >= _FAILED_WITHOUT_RESULTS_SINCE:
         message = f"The update failed for all features since the following feature had an error: {failed.error_message}"
         return cluster.UpdateFeaturesResponse(error_code=failed.error_code, error_message=message)
     if failed is None and not request.validate_only:
@@ -208,8 +201,8 @@ async def update_features(
             if failed_response is not None:
                 return failed_response
         features = tuple(sorted((name, level) for name, level in levels.items() if level and name != KRAFT_VERSION))
-        stamped, reason = stamp(api.controller, "features"), f"requested by {context.principal}"
-        (answer,) = await api.submit([ChangeFeatures(**stamped, features=features, reason=reason)])
+        stamped, reason = stamp(call.api.controller, "features"), f"requested by {call.context.principal}"
+        (answer,) = await call.api.submit([ChangeFeatures(**stamped, features=features, reason=reason)])
         if answer.code:
             return cluster.UpdateFeaturesResponse(
                 error_code=broker_error(answer.code), error_message=answer.message or None

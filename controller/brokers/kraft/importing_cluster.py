@@ -173,8 +173,10 @@ class ClusterImport:
     def _held(self, kind: Kind) -> Mapping[Any, Any]:
         return self._ids.acls if kind is ACLS else kind.values(self._before)
 
-    def _apply_value(self, record: MetadataRecord) -> None:
-        if not self._has_known_mechanism(record):
+    def _apply_value(self, record: Any) -> None:
+        if getattr(record, "mechanism", 1) not in MECHANISMS:
+            why = f"a SCRAM credential of user {record.name!r} with mechanism {record.mechanism}"
+            self._collector.add_unsupported(why)
             return
         kind = KIND_OF[type(record)]
         key, name, value = kind.decode(record)
@@ -186,22 +188,13 @@ class ClusterImport:
         if value is not None:
             values[name] = value
 
-    def _has_known_mechanism(self, record: Any) -> bool:
-        """False for a SCRAM credential of an unknown mechanism, which is unsupported."""
-        if getattr(record, "mechanism", 1) in MECHANISMS:
-            return True
-        self._collector.add_unsupported(f"a SCRAM credential of user {record.name!r} with mechanism {record.mechanism}")
-        return False
-
     def _compare(self, kind: Kind) -> Iterator[None]:
         held, after = self._held(kind), self._values[kind]
         if self._collector.is_snapshot:
             after |= {key: {} for key in held}
             for record in self._image.all(kind.record):
-                is_topics = isinstance(record, kinds.ConfigRecord) and record.resource_type == TOPICS
-                if not is_topics and self._has_known_mechanism(record):
-                    key, name, value = kind.decode(record)
-                    after.setdefault(key, {})[name] = value
+                if not (isinstance(record, kinds.ConfigRecord) and record.resource_type == TOPICS):
+                    self._apply_value(record)
                 yield
         for key, new in after.items():
             old = by_name(held.get(key))

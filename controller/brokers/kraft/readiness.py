@@ -200,7 +200,7 @@ class Readiness:
         if names:
             self._waiting.append(AwaitedTopics(end, log_end, names))
             for broker_id in self._cluster.live:
-                if broker_id not in self._tasks:
+                if broker_id not in self._tasks:  # an earlier task has probed the topics before these
                     self._fetched[broker_id] = asyncio.Event()
                     self._tasks[broker_id] = self._controller.background(self._follow(broker_id, Offset(end - 1)))
 

@@ -39,7 +39,7 @@ from events.logs.merkle import PATH_LENGTH_MAX, Frontier
 from events.logs.rocksdb_log import RocksDbLog
 from events.logs.tree_heads import Head, Proof, ProofFails, ProvedEvent, log_name
 from projections.queries import proving
-from projections.queries.proving import Findings, against_head, audit
+from projections.queries.proving import Audit, Findings, against_head
 from projections.queries.query import Query
 from projections.text.points_in_time import iso
 from projections.views.events import event_view
@@ -140,7 +140,7 @@ def _folder(options: argparse.Namespace, folder: Path, key: bytes | None, head: 
             heads = [head] if head is not None and (len(numbered) == 1 or head.log == name) else []
             compared = compared or bool(heads)
             part = Query(log, partial(TopicStore, log), number)
-            found = audit(log, part, heads=heads, public_key=key, progress=progress_to(log.durable_offset))
+            found = Audit(log, part, heads=heads, public_key=key, progress=progress_to(log.durable_offset))
             refold = StateRebuild(log, lambda: None, from_scratch=True)
             wrong = found.findings or (*proving.wrong_snapshots(log, part, refold), *wrong_state(log, refold))
         code = max(code, _report(wrong, name, found.size, found.root, heads, found.signed))
@@ -280,7 +280,7 @@ def _wrong(
             Query(log, partial(TopicStore, log), partition),
             [one for one in heads if one.size <= base.offset],
         )
-        yield from audit(log, part, heads=covered, public_key=None).findings
+        yield from Audit(log, part, heads=covered, public_key=None).findings
         yield from wrong_state(log, StateRebuild(log, lambda: None, from_scratch=True))
 
 

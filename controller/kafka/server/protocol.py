@@ -183,7 +183,7 @@ class ServerProtocol:
         exchange.bytes_taken = bytes_taken
 
     def frames(self, bytes_max: int) -> tuple[list[bytes], bool]:
-        """Removes the oldest requests that are answered. Returns their responses, about `bytes_max` bytes, and True if
+        """Remove the oldest requests that are answered. Returns their responses, about `bytes_max` bytes, and True if
         the connection ends after them."""
         found: list[bytes] = []
         while bytes_max > 0 and self._exchanges and self._exchanges[0].answered:

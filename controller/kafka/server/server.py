@@ -11,6 +11,7 @@ import socket
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Final
 
 import structlog
@@ -109,6 +110,7 @@ class ConnectionCounts:
         return None
 
 
+@dataclass(eq=False)
 class KafkaServer:
     """One Kafka listener.
 
@@ -117,32 +119,21 @@ class KafkaServer:
     listeners of a process share `counts`.
     """
 
-    def __init__(
-        self,
-        host: str,
-        port: int,
-        handlers: Mapping[int, ApiHandler],
-        *,
-        listener: str = "PLAINTEXT",
-        tls: Tls | None = None,
-        sasl: SaslRules | None = None,
-        limits: Limits | None = None,
-        counts: ConnectionCounts | None = None,
-        on_request: OnRequest = lambda *_: None,
-        clock: Callable[[], float] | None = None,
-    ) -> None:
-        self.host = host
-        self.port = port
-        self.handlers = handlers
-        self.listener = listener
-        self.tls = tls
-        self.sasl = sasl
-        self.limits = limits or Limits()
+    host: str
+    port: int
+    handlers: Mapping[int, ApiHandler]
+    _: KW_ONLY
+    listener: str = "PLAINTEXT"
+    tls: Tls | None = None
+    sasl: SaslRules | None = None
+    limits: Limits = field(default_factory=Limits)
+    counts: ConnectionCounts = field(default_factory=ConnectionCounts)
+    on_request: OnRequest = lambda *_: None
+    clock: Callable[[], float] = lambda: asyncio.get_running_loop().time()
+
+    def __post_init__(self) -> None:
         self.handshake_s_max = self.limits.authentication_ms_max / 1000
-        self._counts = counts or ConnectionCounts()
         self.handshakes: set[TlsAccept] = set()
-        self.on_request = on_request
-        self._given_clock = clock
         self._server: asyncio.Server | None = None
         self.reader = ThreadPoolExecutor(1, thread_name_prefix="read")
         """The thread pool that decodes large requests."""
@@ -157,7 +148,6 @@ class KafkaServer:
     async def start(self, bound: socket.socket | None = None) -> None:
         """Listen, on a bound socket if one is given. Raises OSError if the address is not available."""
         self.loop = asyncio.get_running_loop()
-        self.clock = self._given_clock or self.loop.time
         where: dict[str, Any] = {"host": self.host, "port": self.port} if bound is None else {"sock": bound}
         self._server = await self.loop.create_server(self._accept, **where)
         self.port = self._server.sockets[0].getsockname()[1]
@@ -208,7 +198,7 @@ class KafkaServer:
         if len(self._connections) + len(self.handshakes) >= limit:
             reason = f"too many connections: max.connections allows {limit}"
         elif self.tls is None or isinstance(connection, TlsAccept):
-            delay_s = self._counts.delay_s(self.loop.time())
+            delay_s = self.counts.delay_s(self.loop.time())
             if delay_s is None:
                 reason = "too many connections wait for max.connection.creation.rate"
             elif delay_s:
@@ -216,7 +206,7 @@ class KafkaServer:
         if reason:
             _logger.warning("connection_rejected", reason=reason, peer=connection.host, listener=self.listener)
             return False
-        if not self._counts.admit(connection.host):
+        if not self.counts.admit(connection.host):
             return False
         if isinstance(connection, Connection):
             self._connections.add(connection)
@@ -229,7 +219,7 @@ class KafkaServer:
         """Unregister a closed connection whose handlers have ended, or a handshake, failed or not."""
         if connection not in self._connections and connection not in self.handshakes:
             return
-        self._counts.release(connection.host)
+        self.counts.release(connection.host)
         if isinstance(connection, TlsAccept):
             self.handshakes.discard(connection)
             return

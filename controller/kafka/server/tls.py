@@ -13,11 +13,11 @@ import asyncio
 import re
 import ssl
 from asyncio.protocols import _feed_data_to_buffered_proto  # type: ignore[attr-defined]
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, cast
 
-import msgspec
 import structlog
 from cryptography import x509
 
@@ -34,33 +34,23 @@ class TlsError(Exception):
     """Unusable PEM files; the message names the setting, the file and the error."""
 
 
-class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The `ssl.*` settings of one listener."""
+@dataclass(kw_only=True, eq=False)
+class Tls:
+    """The `ssl.*` settings of one listener, and its TLS context. The constructor reads the PEM files and raises
+    TlsError."""
 
     keystore: Path
     """A PEM file with the private key and the certificate, followed by its chain."""
-    key_password: str | None = None
+    key_password: str | None = field(default=None, repr=False)
     truststore: Path | None = None
     """A PEM file with the CAs that sign client certificates."""
     client_auth: ClientAuth = "none"
     versions: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
     principal_rules: str = "DEFAULT"
 
-    def __repr__(self) -> str:
-        return f"TlsSettings({self.keystore}, {self.truststore}, {self.client_auth})"
-
-
-class Tls:
-    """The TLS context of one listener. The constructor reads the PEM files and raises TlsError."""
-
-    def __init__(self, settings: TlsSettings) -> None:
-        self.settings = settings
-        self._rules = PrincipalRules(settings.principal_rules)
-        self.context = _context(settings)
-
-    def reload(self) -> None:
-        """Read the PEM files again. If this raises TlsError, the old context remains."""
-        self.context = _context(self.settings)
+    def __post_init__(self) -> None:
+        self._rules = PrincipalRules(self.principal_rules)
+        self.reload()
 
     def principal(self, certificate: bytes | None) -> str:
         """The principal of a client certificate (DER); ANONYMOUS without one. Raises NoRuleApplies."""
@@ -69,40 +59,41 @@ class Tls:
         subject = x509.load_der_x509_certificate(certificate).subject
         return f"User:{self._rules.name_of(distinguished_name(subject))}"
 
+    def reload(self) -> None:
+        """Read the PEM files again. If this raises TlsError, the old context remains."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = min(VERSIONS[version] for version in self.versions)
+        context.maximum_version = max(VERSIONS[version] for version in self.versions)
+        context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION
+        context.num_tickets = 0
+        password = self.key_password or ""
+        try:
+            context.load_cert_chain(self.keystore, password=lambda: password)
+        except OSError as error:
+            raise TlsError(f"ssl.keystore.location={self.keystore}: {self._wrong_keystore(error)}") from None
+        if self.client_auth != "none":
+            self._verify_clients(context)
+        self.context = context
 
-def _context(settings: TlsSettings) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = min(VERSIONS[version] for version in settings.versions)
-    context.maximum_version = max(VERSIONS[version] for version in settings.versions)
-    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION
-    context.num_tickets = 0
-    password = settings.key_password or ""
-    try:
-        context.load_cert_chain(settings.keystore, password=lambda: password)
-    except OSError as error:
-        raise TlsError(f"ssl.keystore.location={settings.keystore}: {_wrong_keystore(settings, error)}") from None
-    if settings.client_auth == "none":
-        return context
-    if settings.truststore is None:
-        raise TlsError(
-            f"ssl.client.auth={settings.client_auth} needs ssl.truststore.location, the CAs of client certificates"
-        )
-    try:
-        context.load_verify_locations(settings.truststore)
-    except OSError as error:
-        raise TlsError(f"ssl.truststore.location={settings.truststore}: {_wrong_file(error)}") from None
-    context.verify_mode = _VERIFY[settings.client_auth]
-    return context
+    def _verify_clients(self, context: ssl.SSLContext) -> None:
+        if self.truststore is None:
+            raise TlsError(
+                f"ssl.client.auth={self.client_auth} needs ssl.truststore.location, the CAs of client certificates"
+            )
+        try:
+            context.load_verify_locations(self.truststore)
+        except OSError as error:
+            raise TlsError(f"ssl.truststore.location={self.truststore}: {_wrong_file(error)}") from None
+        context.verify_mode = _VERIFY[self.client_auth]
 
-
-def _wrong_keystore(settings: TlsSettings, error: OSError) -> str:
-    if not isinstance(error, ssl.SSLError):
-        return _wrong_file(error)
-    if error.reason == "KEY_VALUES_MISMATCH":
-        return "the private key is not that of the certificate"
-    if b"ENCRYPTED" in settings.keystore.read_bytes():
-        return "the private key is encrypted, and ssl.key.password does not open it"
-    return "it must hold a private key and its certificate, followed by the certificate's chain, in PEM"
+    def _wrong_keystore(self, error: OSError) -> str:
+        if not isinstance(error, ssl.SSLError):
+            return _wrong_file(error)
+        if error.reason == "KEY_VALUES_MISMATCH":
+            return "the private key is not that of the certificate"
+        if b"ENCRYPTED" in self.keystore.read_bytes():
+            return "the private key is encrypted, and ssl.key.password does not open it"
+        return "it must hold a private key and its certificate, followed by the certificate's chain, in PEM"
 
 
 def _wrong_file(error: OSError) -> str:

@@ -165,8 +165,8 @@ class Consensus(Replica):
                 return Follower(self, now)
             case ToProspective():
                 return Prospective(self, now)
-            case ToCandidate(is_transfer):
-                return Candidate(self, now, is_transfer=is_transfer)
+            case ToCandidate():
+                return Candidate(self, now)
             case ToLeader(granted):
                 return Leader(self, now, granted)
             case ToResigned(successors):

@@ -11,7 +11,7 @@ from controller.quorum.raft.voters import Address, Voter
 PRE_VOTE_SINCE: Final = 2
 """The first version of Vote with pre-votes (KIP-996)."""
 LATE_TIMEOUTS: Final = 2
-"""Election timeouts that a voter of priority 0 waits in addition, so that others become candidates first."""
+"""Election timeouts that a voter of priority 0 without a leader waits in addition, so that others are elected first."""
 
 
 class Peer(NamedTuple):
@@ -36,7 +36,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """A voter's settings. `static` has the voters of `controller.quorum.voters`, the voter set with kraft.version 0.
 
     With `priority` 0 a voter never takes over from a live leader. If the leader is lost, it still starts an election,
-    because the other voters may be down or have a shorter log; but it waits LATE_TIMEOUTS longer than the others.
+    because the other voters may be down or have a shorter log; but it waits a little longer than the others.
     """
 
     cluster_id: str

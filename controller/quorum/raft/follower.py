@@ -11,7 +11,7 @@ from typing import Any, Final
 from controller.kafka.messages import Message, quorum
 from controller.quorum.log.batches import BrokenBatch, scan_batches, whole_batches
 from controller.quorum.raft import role
-from controller.quorum.raft.effects import LATE_TIMEOUTS, CommittedLost, Role, Warned
+from controller.quorum.raft.effects import CommittedLost, Role, Warned
 from controller.quorum.raft.log import SnapshotId
 from controller.quorum.raft.replica import Replica
 
@@ -19,7 +19,8 @@ FULL_RETRY_S: Final = 1.0
 """Seconds until the next attempt after the disk was full."""
 JITTER: Final = 0.25
 """The fetch timeout is extended by a random time, up to this fraction of the election timeout. Otherwise voters that
-lose their leader at the same time would split the vote."""
+lose their leader at the same time would split the vote. With priority 0 the fraction is added in full, so that other
+voters request votes first."""
 FETCH_BYTES_MAX: Final = 1 << 20
 """Kafka's default (KIP-1219). A response that takes longer than the fetch timeout is lost: over a slow connection
 larger parts of a snapshot would never arrive."""
@@ -38,11 +39,11 @@ class Follower(role.RoleState):
     def __init__(self, replica: Replica, now: float) -> None:
         super().__init__(replica)
         options = replica.options
-        self._timeout_s = options.fetch_timeout_s + JITTER * replica.chance() * options.election_timeout_s
+        jitter = JITTER * (replica.chance() + (options.priority == 0))
+        self._timeout_s = options.fetch_timeout_s + jitter * options.election_timeout_s
         self._deadline = now + self._timeout_s
         self._next_at: float | None = None
         self._in_flight = False
-        self._is_late = False
         self._leader_resigned = False
         self._succeeds = False
         """True if this node is the preferred successor, and waits only until its log is durable."""
@@ -64,10 +65,6 @@ class Follower(role.RoleState):
         if now >= self._deadline:
             if not replica.is_electable:
                 return role.ToUnattached(replica.epoch)
-            if replica.options.priority == 0 and not self._is_late:
-                self._is_late = True
-                self._deadline = now + LATE_TIMEOUTS * replica.options.election_timeout_s
-                return None
             if replica.is_durable:
                 return role.start_election(replica)
             self._deadline = now + role.RETRY_S
@@ -171,14 +168,15 @@ class Follower(role.RoleState):
         self.grants_pre_votes = self._leader_resigned
         self._update(now)
         if self._takes_over:
-            return role.ToCandidate(is_transfer=True)
+            replica.delay_transfers(now)
+            return role.ToCandidate()
         self._continue(now)
         return None
 
     def _extend_deadline(self, now: float) -> None:
         """The leader responded. A response from before it resigned may arrive later, over another connection."""
         if not self._leader_resigned:
-            self._deadline, self._is_late = now + self._timeout_s, False
+            self._deadline = now + self._timeout_s
 
     def _take(self, now: float, part: Any) -> bool:
         """Process a response; False if the sender is not the leader. Raises BrokenBatch, CommittedLost and OSError."""

@@ -84,7 +84,7 @@ class Leader(role.RoleState):
             replica.respond(each.token, role.error_response(replica, quorum.FetchRequest, code))
         self._delayed = {}
         self.changes.cancel()
-        replica.transfer_ended(now, now - self._leader_since)
+        replica.delay_transfers(now, now - self._leader_since)
 
     # --- time
 

@@ -88,7 +88,7 @@ class _Election(role.RoleState):
 
     def enter(self, now: float) -> role.Transition | None:
         if len(self._granted) >= self._voters.majority:
-            return self.won(now)
+            return self.won()
         for voter in self._voters:
             if voter.id != self._replica.me.id:
                 self._request(now, voter)
@@ -100,7 +100,7 @@ class _Election(role.RoleState):
 
     def tick(self, now: float) -> role.Transition | None:
         if now >= self._until:
-            return self.lost(now)
+            return self.lost()
         for voter_id in [each for each, at in self._retry_at.items() if now >= at]:
             del self._retry_at[voter_id]
             self._request(now, self._voters.by_id[voter_id])
@@ -119,14 +119,14 @@ class _Election(role.RoleState):
         is_granted = part is not None and not part.error_code and part.vote_granted
         (self._granted if is_granted else self._refused).add(context)
         if len(self._granted) >= self._voters.majority:
-            return self.won(now)
-        return self.lost(now) if len(self._voters) - len(self._refused) < self._voters.majority else None
+            return self.won()
+        return self.lost() if len(self._voters) - len(self._refused) < self._voters.majority else None
 
-    def won(self, now: float) -> role.Transition:
+    def won(self) -> role.Transition:
         """Called when a majority granted its vote; returns the next role."""
         raise NotImplementedError
 
-    def lost(self, now: float) -> role.Transition:
+    def lost(self) -> role.Transition:
         """Called when the time is over or a majority is impossible; returns the next role."""
         return role.ToUnattached(self._replica.epoch)
 
@@ -160,7 +160,7 @@ class Prospective(_Election):
             return role.start_election(self._replica)
         return super().replied(now, context, response)
 
-    def won(self, now: float) -> role.Transition:
+    def won(self) -> role.Transition:
         return role.ToCandidate()
 
 
@@ -171,17 +171,8 @@ class Candidate(_Election):
     kind = Role.CANDIDATE
     is_pre_vote = False
 
-    def __init__(self, replica: Replica, now: float, *, is_transfer: bool) -> None:
-        super().__init__(replica, now)
-        self._is_transfer = is_transfer
-
-    def won(self, now: float) -> role.Transition:
+    def won(self) -> role.Transition:
         return role.ToLeader(frozenset(self._granted))
-
-    def lost(self, now: float) -> role.Transition:
-        if self._is_transfer:
-            self._replica.transfer_ended(now, None)
-        return super().lost(now)
 
 
 class Resigned(role.RoleState):

@@ -18,7 +18,7 @@ from controller.quorum.raft import effects as out
 from controller.quorum.raft.log import EPOCH_MAX, NOBODY, QuorumLog, QuorumState
 from controller.quorum.raft.voters import Address, Voter, VoterHistory, VoterSet
 
-TRANSFER_BACKOFF_S: Final = 1.0
+TRANSFER_BACKOFF_S: Final = 2.0
 TRANSFER_BACKOFF_S_MAX: Final = 60.0
 STABLE_LEADERSHIP_S: Final = 60.0
 """If leadership was held for less than this, the back-off before the next transfer doubles."""
@@ -121,8 +121,10 @@ class Replica:
         return LeaderAndEpoch(self.leader_id, self.epoch, self.leader_address)
 
     def address_of(self, voter: Voter) -> Address:
-        """The address of a voter on the controllers' listener."""
-        return voter.address_on(self.me.listeners[0].name)
+        """The address of a voter on the controllers' listener, or on its first one if none has that name."""
+        name = self.me.listeners[0].name
+        found = next((each for each in voter.listeners if each.name == name), voter.listeners[0])
+        return found.host, found.port
 
     @property
     def peers_lack_pre_vote(self) -> bool:
@@ -131,7 +133,7 @@ class Replica:
         return any(each is not None and each.vote_version < out.PRE_VOTE_SINCE for each in known)
 
     def may_transfer(self, now: float) -> bool:
-        """True if this node wants the leadership, is electable, and the back-off of its last attempt is over."""
+        """True if this node wants the leadership, is electable, and the back-off since its last attempt is over."""
         wants = self.wants_leadership and self.options.priority > 0
         return wants and self.is_electable and now >= self._transfer_after
 
@@ -218,9 +220,10 @@ class Replica:
                 if msgspec.structs.replace(state, leader_id=known.leader_id) != known:
                     raise CannotPersistVote(str(error)) if self.others else error from None
 
-    def transfer_ended(self, now: float, led_s: float | None) -> None:
-        """A leadership transfer to this node failed (None), or its leadership ended after so many seconds."""
-        if led_s is not None and led_s >= STABLE_LEADERSHIP_S:
+    def delay_transfers(self, now: float, led_s: float = 0.0) -> None:
+        """A leadership transfer to this node begins, or its leadership ended after `led_s` seconds: the next transfer
+        waits for the back-off."""
+        if led_s >= STABLE_LEADERSHIP_S:
             self._transfer_backoff_s = TRANSFER_BACKOFF_S
         self._transfer_after = now + self._transfer_backoff_s
         self._transfer_backoff_s = min(2 * self._transfer_backoff_s, TRANSFER_BACKOFF_S_MAX)

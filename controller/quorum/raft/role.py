@@ -47,8 +47,6 @@ class ToProspective(msgspec.Struct, frozen=True):
 class ToCandidate(msgspec.Struct, frozen=True):
     """Vote for itself in the next epoch and request the others' votes."""
 
-    is_transfer: bool = False
-
 
 class ToLeader(msgspec.Struct, frozen=True):
     """Lead the current epoch; `granted` are the voters that elected it."""

@@ -37,11 +37,6 @@ class Voter(msgspec.Struct, frozen=True):
     listeners: tuple[Listener, ...]
     versions: KRaftVersionFeature = KRaftVersionFeature(min_supported_version=0, max_supported_version=1)
 
-    def address_on(self, name: str) -> Address:
-        """The voter's address on the listener of this name, or on its first listener if no listener has that name."""
-        found = next((each for each in self.listeners if each.name == name), self.listeners[0])
-        return found.host, found.port
-
 
 class VoterSet(msgspec.Struct, frozen=True):
     """The voters of a quorum by node id."""

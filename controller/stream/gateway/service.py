@@ -187,6 +187,7 @@ class GatewayService:
             command_failed=self.metrics.command_failed,
             committed=lambda number: self._snapshots[number].take_if_due(),
         )
+        self.failed = self.node.failed
 
     def _follow(self) -> None:
         self._is_following = True
@@ -226,10 +227,6 @@ class GatewayService:
         yield "gateways_live", "Live gateways, as this one sees them.", len(members.live())
         yield "kafka_silent_seconds", "Since this gateway received its own heartbeat from Kafka.", members.silent_s()
         yield "records_ignored", "Records of the events topic that did not count.", ignored
-
-    @property
-    def failed(self) -> asyncio.Event:
-        return self.node.failed
 
     @property
     def ready_line(self) -> str:

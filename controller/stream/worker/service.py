@@ -26,8 +26,8 @@ from controller.engine.reports import Reports
 from controller.engine.requests import Stamps
 from controller.engine.tasks import Background
 from controller.http.app import build_worker_app
+from controller.http.connections import HttpListener
 from controller.http.metrics import Metrics
-from controller.http.server import HttpListener
 from controller.kafka.connections import ClusterUnreachable, Security
 from controller.machine.rules.reading import refuse_approval
 from controller.release import RELEASE

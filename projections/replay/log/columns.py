@@ -3,8 +3,8 @@
 A column is null if the event has no such field. So a query needs no knowledge of how events are encoded. `value` has
 the canonical bytes of the event.
 
-Method. A field of an event fills the column of its name; FIELDS has these columns and the exceptions. LEFT_OUT lists
-the fields without a column, so that a test finds new fields of the catalog that have none. `Columns` fills the columns.
+Method. A field of an event fills the column of its name; FIELDS has these columns and the exceptions. Fields without a
+column are in `value`, except secrets. `Columns` fills the columns.
 
 Non-goal: derived values. The one exception is `shard`, the shard key of the topic ("" for events that concern every
 topic).
@@ -189,33 +189,15 @@ _OTHERWISE: Mapping[type, Mapping[str, Getter]] = {
 }
 """Columns by event type whose value is not simply the field of the same name."""
 
-LEFT_OUT: Mapping[type, tuple[str, ...]] = {
-    catalog.BrokerRegistered: ("incarnation", "endpoints", "details"),
-    access.ScramCredentialSet: ("iterations", "salt", "stored_key", "server_key"),
-    access.LoginSecretDrawn: ("secret",),
-    catalog.CreateRequested: ("elsewhere",),
-    catalog.TopicCreated: ("cordoned_brokers",),
-    catalog.PartitionsAdded: ("cordoned_brokers",),
-    catalog.LogDirsChanged: ("log_dirs",),
-    catalog.QuorumEpochBegun: ("node_id", "kraft_version", "host", "port", "directory_id", "priority"),
-    catalog.MetadataAdopted: ("source", "end_offset"),
-    catalog.MetadataHandedBack: ("folder", "end_offset"),
-    catalog.HeadSigned: ("size", "root", "signed_at_ms", "public_key", "signature"),
-    catalog.HistorySkipped: ("start_offset", "end_offset"),
-    catalog.ResourceConfigsChanged: ("before",),
-    catalog.TopicConfigsChanged: ("before",),
-    catalog.SettingsChanged: ("before",),
-    catalog.RulesApplied: ("number", "text", "sha256", "is_file"),
-    catalog.ApprovalRequested: ("name", "rules", "expires_at_ms"),
-    catalog.ApprovalDecided: ("name", "outcome"),
-    catalog.RulesObserved: ("change", "warned", "observed", "defaults"),
+_OTHER_MEANING: Mapping[str, tuple[type, ...]] = {
+    "before": (catalog.ResourceConfigsChanged, catalog.SettingsChanged, catalog.TopicConfigsChanged),
+    "host": (catalog.QuorumEpochBegun,),
 }
-"""Fields without a column. They are in `value`, except secrets. A policy verdict has a column only for its outcome, and
-a requested change only for its partition count."""
+"""Fields that are not what the column of their name has, with their types of events."""
 
 
 def _fields_of(kind: type[catalog.Fact]) -> dict[str, Getter]:
-    fields = [name for name in kind.__struct_fields__ if name in COLUMNS and name not in LEFT_OUT.get(kind, ())]
+    fields = [one for one in kind.__struct_fields__ if one in COLUMNS and kind not in _OTHER_MEANING.get(one, ())]
     of_request = _OF_REQUEST if "request" in kind.__struct_fields__ else {}
     same = {name: _CONVERTED.get(name, attrgetter(name)) for name in fields}
     return {**same, **of_request, **_OTHERWISE.get(kind, {})}

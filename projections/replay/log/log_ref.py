@@ -22,7 +22,7 @@ from events.codec import decode_event
 from projections.replay.log import kafka_scan
 from projections.replay.log.columns import Columns, arrow_schema, shard_of
 from projections.replay.log.kafka_ref import KAFKA, KafkaTopic, Properties, kafka_topic
-from projections.replay.log.kafka_scan import KafkaRef, PartitionScan, Range, decoded, end_at_time, end_of_command, scan
+from projections.replay.log.kafka_scan import KafkaRef, Range, decoded, end_at_time, end_of_command, scan
 from projections.replay.log.secondary import FrozenLog, frozen_log
 from projections.replay.outcome import ReplayError
 from projections.text.points_in_time import InvalidPointInTime, end_at, iso, parse_point_in_time, time_at
@@ -152,24 +152,12 @@ def offsets_row(ends: Ends) -> dict[str, object]:
 
 
 def ranges_of(ref: Ref, start: int, ends: Ends, events_max: int) -> list[Range]:
-    """The ranges of a log, or of all partitions of one in Kafka, from an offset up to `ends`."""
-    if isinstance(ref, KafkaRef):
-        return _kafka_ranges(ref.partitions, start, ends, events_max)
-    return ranges(start, ends[ref.partition], events_max, ref.partition)
-
-
-def ranges(start: int, end: int, events_max: int, partition: int = 0) -> list[Range]:
-    """Ranges of about equal size, of at most `events_max` events; one empty range if there are none."""
-    count = max(1, -(-(end - start) // events_max))
-    bounds = [start + (end - start) * n // count for n in range(count + 1)]
-    return [Range(bounds[n], bounds[n + 1], partition) for n in range(count)]
-
-
-def _kafka_ranges(partitions: Iterable[PartitionScan], start: int, ends: Ends, events_max: int) -> list[Range]:
-    """The ranges of a topic's partitions, from an offset of each up to `ends`. They consist of whole scanned parts, and
-    have at most `events_max` events unless a single part has more."""
+    """The ranges of a log, or of all partitions of one in Kafka, from an offset up to `ends`. In Kafka they consist of
+    whole scanned parts, and have at most `events_max` events unless a single part has more."""
+    if isinstance(ref, LogRef):
+        return ranges(start, ends[ref.partition], events_max, ref.partition)
     made: list[Range] = []
-    for one in partitions:
+    for one in ref.partitions:
         end = ends.get(one.partition, 0)
         joined: list[Range] = []
         for part in one.parts:
@@ -181,6 +169,13 @@ def _kafka_ranges(partitions: Iterable[PartitionScan], start: int, ends: Ends, e
                 joined.append(part)
         made += (part._replace(start=max(start, part.start), end=min(end, part.end)) for part in joined)
     return made or [Range(0, 0)]
+
+
+def ranges(start: int, end: int, events_max: int, partition: int = 0) -> list[Range]:
+    """Ranges of about equal size, of at most `events_max` events; one empty range if there are none."""
+    count = max(1, -(-(end - start) // events_max))
+    bounds = [start + (end - start) * n // count for n in range(count + 1)]
+    return [Range(bounds[n], bounds[n + 1], partition) for n in range(count)]
 
 
 def stored_events(log: LogRef | KafkaTopic, wanted: Range) -> Iterator[tuple[int, bytes]]:

@@ -17,7 +17,7 @@ unjudged.
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import duckdb
 import msgspec
@@ -66,8 +66,9 @@ class Result(msgspec.Struct, frozen=True, gc=False):
     unjudged: bool = False
 
 
-class Effect(msgspec.Struct, frozen=True, gc=False):
-    """The effect of the changes on one request; `change` is "" if there is none.
+class Effect(NamedTuple):
+    """The effect of the changes on one request, as a row of COUNTS; `change` is "" if there is none, and there is then
+    no example.
 
     `was_rule` is the rule that refused the recorded request, "" if none did. `rule` is the rule that would refuse
     the request or, for `observed`, the rules that would object.
@@ -78,10 +79,8 @@ class Effect(msgspec.Struct, frozen=True, gc=False):
     was_rule: str
     rule: str
     api: str
-    topic: str
-    offset: int
-    message: str
-    log_partition: int = 0
+    times: int
+    examples: Sequence[Row]
 
 
 def effects(requests: Iterable[RecordedRequest], tried: WhatIf, policies: Policies) -> Iterator[Effect]:
@@ -98,8 +97,8 @@ def effects(requests: Iterable[RecordedRequest], tried: WhatIf, policies: Polici
         now_events, now = _decided(request.state(tried.over(request.cluster)), command, tried, policies)
         change = _change(was, now, events, now_events)
         rule, message = _wording(change, was, now)
-        by = command.principal, was.rule, rule, command.api
-        yield Effect(change, *by, _subject(command), request.first.offset, message, request.log_partition)
+        example = request.log_partition, request.first.offset, _subject(command), message
+        yield Effect(change, command.principal, was.rule, rule, command.api, 1, [example] if change else [])
 
 
 def _subject(command: TopicCommand) -> str:
@@ -202,12 +201,6 @@ def tally(rows: Iterable[Row]) -> pa.Table:
         return database.sql(_TALLY).to_arrow_table().cast(COUNTS)
 
 
-def counted(one: Effect) -> Row:
-    """An effect as a row of COUNTS; if there is none, without an example."""
-    examples = [(one.log_partition, one.offset, one.topic, one.message)] if one.change else []
-    return one.change, one.principal, one.was_rule, one.rule, one.api, 1, examples
-
-
 # The whole log.
 
 
@@ -251,4 +244,4 @@ def check_backtest(ref: Ref, options: Options) -> None:
 def _of_bucket(requests: Iterable[RecordedRequest], tried: WhatIf) -> Iterator[Row]:
     """The counts of one bucket of the shards; requests without a change are counted too."""
     with closing(Policies(tried)) as policies:
-        yield from rows_of(tally(map(counted, effects(requests, tried, policies))))
+        yield from rows_of(tally(effects(requests, tried, policies)))

@@ -6,6 +6,7 @@ allowed.
 """
 
 from collections.abc import Iterable
+from contextlib import closing
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -103,16 +104,13 @@ class Policies:
 def check(tried: WhatIf, timeline: Timeline) -> None:
     """Validate a hypothesis against all settings that the log ever had, and configure the policies with each. Raises
     ReplayError and PolicyLoadError."""
-    policies = Policies(tried)
-    try:
+    with closing(Policies(tried)) as policies:
         for offset, recorded in timeline.settings_changes:
             pairs = tried.pairs_over(recorded.settings)
             conflict = contradicting_defaults(tuple(pair for pair in pairs if pair[0] in TOPIC_DEFAULTS))
             if conflict is not None:
                 raise ReplayError(f"with the settings of offset {offset}: {conflict}")
             policies.chain(pairs)
-    finally:
-        policies.close()
 
 
 def policy_modules(class_names: str) -> list[str]:

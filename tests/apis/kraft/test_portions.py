@@ -74,10 +74,9 @@ class ControllerApi:
         return Reply(answers)
 
 
-def answer(handle: Any, key: ApiKey, version: int, request: Any, *parts: Any, api: Any = None) -> Any:
-    """The response of a handler to a request with these parts, or of a function that takes a call of the `api`."""
-    context = RequestContext(key, version)
-    return asyncio.run(handle(*parts, context if api is None else Call(api, context), request))
+def answer(function: Any, key: ApiKey, version: int, request: Any, api: Any, *parts: Any) -> Any:
+    """The response of a function to a request with these parts."""
+    return asyncio.run(function(*parts, Call(api, RequestContext(key, version)), request))
 
 
 def check(api: ControllerApi) -> None:
@@ -111,7 +110,7 @@ def test_elect_leaders_is_decided_in_portions(everything: bool) -> None:
     api = ControllerApi()
     named = (topics.TopicPartitions(topic="t", partitions=tuple(range(MANY))),)
     request = topics.ElectLeadersRequest(topic_partitions=None if everything else named, election_type=0)
-    response = answer(elect_leaders, ApiKey.ELECT_LEADERS, 2, request, api=api)
+    response = answer(elect_leaders, ApiKey.ELECT_LEADERS, 2, request, api)
     check(api)
     (result,) = response.replica_election_results
     assert [one.partition_id for one in result.partition_result] == ([] if everything else list(range(MANY)))
@@ -121,7 +120,7 @@ def test_alter_partition_reassignments_is_decided_in_portions() -> None:
     api = ControllerApi()
     wanted = tuple(topics.ReassignablePartition(partition_index=index, replicas=(1, 2)) for index in range(MANY))
     request = topics.AlterPartitionReassignmentsRequest(topics=(topics.ReassignableTopic(name="t", partitions=wanted),))
-    response = answer(alter_partition_reassignments, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, request, api=api)
+    response = answer(alter_partition_reassignments, ApiKey.ALTER_PARTITION_REASSIGNMENTS, 1, request, api)
     check(api)
     (answered,) = response.responses
     assert [one.partition_index for one in answered.partitions] == list(range(MANY))

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
+from controller.apis import Call
 from controller.apis.kraft.broker_requests import assign_replicas_to_dirs, heartbeat, register_broker
 from controller.brokers.kraft.membership import Membership, refusal
 from controller.controller_api import ControllerApi
@@ -181,7 +182,7 @@ def test_an_unknown_log_directory_is_rejected_as_a_stale_broker_epoch() -> None:
     known = members_of(TWO_BROKERS)
     register(known, ONE)
     request = AssignReplicasToDirsRequest(broker_id=1, broker_epoch=5, directories=(AssignReplicasDirectory(id=TWO),))
-    answer = asyncio.run(assign_replicas_to_dirs(Mock(), known, RequestContext(73, 0), request))
+    answer = asyncio.run(assign_replicas_to_dirs(known, Call(Mock(), RequestContext(73, 0)), request))
     assert answer.error_code == 77, "the broker retries with back-off"
 
 
@@ -212,7 +213,7 @@ def test_a_broker_that_leads_is_fenced_before_it_registers_again() -> None:
     members.has_session.return_value = False
     members.leads.return_value = True
     request = registration(incarnation_id=TWO)
-    response = asyncio.run(register_broker(cast("ControllerApi", api), members, RequestContext(62, 4), request))
+    response = asyncio.run(register_broker(members, Call(cast("ControllerApi", api), RequestContext(62, 4)), request))
     assert response.error_code == 41, "the broker must retry after others lead"
     assert [type(each) for each in api.commands] == [FenceBroker]
 
@@ -255,7 +256,7 @@ def test_a_broker_registration_response_has_the_result_of_its_command(
     code: int, number: int, response: BrokerRegistrationResponse
 ) -> None:
     api = Submitting(code, number)
-    registering = register_broker(cast("ControllerApi", api), membership(), RequestContext(62, 4), registration())
+    registering = register_broker(membership(), Call(cast("ControllerApi", api), RequestContext(62, 4)), registration())
     assert asyncio.run(registering) == response
     (command,) = api.commands
     assert isinstance(command, RegisterBroker)
@@ -265,7 +266,9 @@ def test_a_broker_registration_response_has_the_result_of_its_command(
 def test_a_heartbeat_response_has_the_result_of_its_command(code: int, error_code: int, is_fenced: bool) -> None:
     api = Submitting(code)
     request = BrokerHeartbeatRequest(broker_id=1, broker_epoch=41, current_metadata_offset=50)
-    response = asyncio.run(heartbeat(cast("ControllerApi", api), membership(), Mock(), RequestContext(63, 1), request))
+    response = asyncio.run(
+        heartbeat(membership(), Mock(), Call(cast("ControllerApi", api), RequestContext(63, 1)), request)
+    )
     assert (response.error_code, response.is_fenced) == (error_code, is_fenced)
     assert [type(each) for each in api.commands] == [UnfenceBroker]
 
@@ -274,13 +277,15 @@ def test_a_heartbeat_response_has_the_result_of_its_command(code: int, error_cod
 def test_a_heartbeat_without_the_current_registration_is_rejected(broker_id: int, epoch: int, code: int) -> None:
     members = members_of(TWO_BROKERS)
     request = BrokerHeartbeatRequest(broker_id=broker_id, broker_epoch=epoch)
-    response = asyncio.run(heartbeat(Mock(), members, Mock(), RequestContext(63, 1), request))
+    response = asyncio.run(heartbeat(members, Mock(), Call(Mock(), RequestContext(63, 1)), request))
     assert response.error_code == code
 
 
 def test_a_rejected_registration_is_logged_with_the_reason() -> None:
     request = registration(cluster_id="another")
     with capture_logs() as logged:
-        answer = register_broker(cast("ControllerApi", Submitting()), membership(), RequestContext(62, 4), request)
+        answer = register_broker(
+            membership(), Call(cast("ControllerApi", Submitting()), RequestContext(62, 4)), request
+        )
         assert asyncio.run(answer).error_code == 104
     assert [each["why"] for each in logged] == ["the broker belongs to cluster another, not to cluster"]

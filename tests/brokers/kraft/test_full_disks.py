@@ -9,6 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from controller.apis import Call
 from controller.apis.kraft.quorum import register_controller, update_features
 from controller.brokers.kraft import projector
 from controller.brokers.kraft.membership import controller_registration
@@ -143,9 +144,9 @@ async def test_writes_to_a_full_disk_are_retried(tmp_path: Path, monkeypatch: py
         request = controller_registration(desk.seat.voter, b"i" * 16, 0)
         with monkeypatch.context() as patch:
             fill(desk, patch)
-            raising = partial(update_features, api, desk.node, desk.replication.registered)
-            answer = await raising(RequestContext(57, 1), UpdateFeaturesRequest(feature_updates=(update,)))
+            raising = partial(update_features, desk.node, desk.replication.registered)
+            answer = await raising(Call(api, RequestContext(57, 1)), UpdateFeaturesRequest(feature_updates=(update,)))
             assert answer.error_code == ErrorCode.NOT_CONTROLLER
-            assert (await registering(RequestContext(70, 0), request)).error_code == ErrorCode.NOT_CONTROLLER
+            assert (await registering(Call(api, RequestContext(70, 0)), request)).error_code == ErrorCode.NOT_CONTROLLER
         assert not desk.node.ended.done()
         assert desk.node.quorum.kraft_version == 0

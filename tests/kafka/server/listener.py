@@ -61,9 +61,9 @@ async def serving(
 ) -> AsyncIterator[KafkaServer]:
     """A listener on a free port; stopped at the end."""
     rows = table(handlers, *([UNEXPECTED_SASL] if sasl is not None else []))
-    server = KafkaServer("127.0.0.1", 0, rows, limits=limits, counts=counts, clock=clock, sasl=sasl, tls=tls)
-    if on_request is not None:
-        server.on_request = on_request
+    given = {"limits": limits, "counts": counts, "on_request": on_request, "clock": clock, "sasl": sasl, "tls": tls}
+    more: dict[str, Any] = {name: one for name, one in given.items() if one is not None}
+    server = KafkaServer("127.0.0.1", 0, rows, **more)
     await server.start()
     try:
         yield server

@@ -16,7 +16,6 @@ from controller.kafka.messages.clients import NodeEndpoint
 from controller.kafka.messages.topics import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from controller.kafka.server.eager import Turns
 from controller.kafka.server.server import UNLIMITED, ConnectionCounts, Limits
-from controller.kafka.server.tls import Tls
 from tests.kafka.server.listener import (
     Gates,
     at_once,
@@ -28,7 +27,7 @@ from tests.kafka.server.listener import (
     until,
 )
 from tests.kafka.server.listener import request as request_frame
-from tests.kafka.server.test_tls import settings
+from tests.kafka.server.test_tls import tls_of
 from tests.security.certificates import Authority
 
 
@@ -142,7 +141,7 @@ async def test_max_connections_is_enforced(limits: Limits | None, per_ip: int, r
 )
 @on_each_loop
 async def test_tls_handshake_counts_as_connection(tmp_path: Path, limits: Limits | None, per_ip: int) -> None:
-    tls, counts = Tls(settings(Authority(tmp_path).issue("server"))), ConnectionCounts(per_ip)
+    tls, counts = tls_of(Authority(tmp_path).issue("server")), ConnectionCounts(per_ip)
     async with serving({ApiKey.METADATA: at_once}, tls=tls, limits=limits, counts=counts) as server:
         _, waiting = await asyncio.open_connection("127.0.0.1", server.port)
         await until(lambda: counts.total == 1)
@@ -169,7 +168,7 @@ def test_a_burst_of_connections_passes_and_later_ones_wait_for_the_creation_rate
 async def test_max_connection_creation_rate_delays_connections(tmp_path: Path, is_secure: bool) -> None:
     """The TLS handshake, or the first request, waits."""
     authority = Authority(tmp_path)
-    tls = Tls(settings(authority.issue("server"))) if is_secure else None
+    tls = tls_of(authority.issue("server")) if is_secure else None
     context = ssl.create_default_context(cafile=authority.file) if is_secure else None
     counts, now_s = ConnectionCounts(per_s_max=2), asyncio.get_running_loop().time
     async with serving({ApiKey.METADATA: at_once}, tls=tls, counts=counts) as server:

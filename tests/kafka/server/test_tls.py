@@ -2,7 +2,9 @@
 
 import asyncio
 import ssl
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -11,7 +13,7 @@ from structlog.testing import capture_logs
 
 from controller.kafka.messages import ApiKey
 from controller.kafka.server.server import KafkaServer, Limits
-from controller.kafka.server.tls import NoRuleApplies, PrincipalRules, Tls, TlsError, TlsSettings, distinguished_name
+from controller.kafka.server.tls import NoRuleApplies, PrincipalRules, Tls, TlsError, distinguished_name
 from tests.kafka.server.listener import Client, Seen, metadata_request, on_each_loop, serving, until
 from tests.security.certificates import Authority, Files, common_name, name
 
@@ -67,8 +69,8 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
 
 
-def settings(files: Files, **more: object) -> TlsSettings:
-    return TlsSettings(keystore=files.keystore, **more)  # type: ignore[arg-type]
+def tls_of(files: Files, **more: Any) -> Tls:
+    return Tls(keystore=files.keystore, **more)
 
 
 def test_unusable_tls_files_are_rejected(authority: Authority, tmp_path: Path) -> None:
@@ -76,19 +78,22 @@ def test_unusable_tls_files_are_rejected(authority: Authority, tmp_path: Path) -
     mixed = tmp_path / "mixed.pem"
     mixed.write_bytes(locked.certificate.read_bytes() + server.key.read_bytes())
     wrong = [
-        (TlsSettings(keystore=tmp_path / "none.pem"), "ssl.keystore.location=.*none.pem: cannot be read: No such file"),
-        (TlsSettings(keystore=authority.file), "must hold a private key and its certificate"),
-        (TlsSettings(keystore=mixed), "the private key is not that of the certificate"),
-        (settings(locked), "encrypted, and ssl.key.password does not open it"),
-        (settings(locked, key_password="wrong-PLANTED"), "encrypted, and ssl.key.password does not open it"),
-        (settings(server, client_auth="required"), "ssl.client.auth=required needs ssl.truststore.location"),
-        (settings(server, client_auth="required", truststore=server.key), "must hold certificates in PEM"),
+        (
+            partial(Tls, keystore=tmp_path / "none.pem"),
+            "ssl.keystore.location=.*none.pem: cannot be read: No such file",
+        ),
+        (partial(Tls, keystore=authority.file), "must hold a private key and its certificate"),
+        (partial(Tls, keystore=mixed), "the private key is not that of the certificate"),
+        (partial(tls_of, locked), "encrypted, and ssl.key.password does not open it"),
+        (partial(tls_of, locked, key_password="wrong-PLANTED"), "encrypted, and ssl.key.password does not open it"),
+        (partial(tls_of, server, client_auth="required"), "ssl.client.auth=required needs ssl.truststore.location"),
+        (partial(tls_of, server, client_auth="required", truststore=server.key), "must hold certificates in PEM"),
     ]
     for requested, message in wrong:
         with pytest.raises(TlsError, match=message) as raised:
-            Tls(requested)
+            requested()
         assert "PLANTED" not in str(raised.value)
-    assert Tls(settings(locked, key_password="right-PLANTED")).context is not None
+    assert tls_of(locked, key_password="right-PLANTED").context is not None
 
 
 # Connections.
@@ -125,7 +130,7 @@ async def refused(server: KafkaServer, context: ssl.SSLContext | None) -> None:
 
 @on_each_loop
 async def test_the_principal_is_that_of_the_client_certificate(authority: Authority) -> None:
-    tls = Tls(settings(authority.issue("server"), client_auth="requested", truststore=authority.file))
+    tls = tls_of(authority.issue("server"), client_auth="requested", truststore=authority.file)
     client = authority.issue("client")
     seen = Seen()
     async with serving({ApiKey.METADATA: seen}, tls=tls) as server:
@@ -136,7 +141,7 @@ async def test_the_principal_is_that_of_the_client_certificate(authority: Author
 
 @on_each_loop
 async def test_many_large_requests_are_answered_over_tls(authority: Authority) -> None:
-    tls = Tls(settings(authority.issue("server")))
+    tls = tls_of(authority.issue("server"))
     async with serving(HANDLERS, tls=tls) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context_of(authority))
         client = Client(reader, writer)
@@ -147,7 +152,7 @@ async def test_many_large_requests_are_answered_over_tls(authority: Authority) -
 
 @on_each_loop
 async def test_failed_handshakes_are_logged(authority: Authority, tmp_path: Path) -> None:
-    tls = Tls(settings(authority.issue("server"), client_auth="required", truststore=authority.file))
+    tls = tls_of(authority.issue("server"), client_auth="required", truststore=authority.file)
     other = tmp_path / "other"
     other.mkdir()
     stranger = Authority(other).issue("stranger")
@@ -169,7 +174,7 @@ async def test_failed_handshakes_are_logged(authority: Authority, tmp_path: Path
 
 @on_each_loop
 async def test_tls_handshake_timeout_disconnects(authority: Authority) -> None:
-    tls = Tls(settings(authority.issue("server")))
+    tls = tls_of(authority.issue("server"))
     async with serving(HANDLERS, tls=tls, limits=Limits(authentication_ms_max=100)) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         assert await reader.read() == b""
@@ -185,7 +190,7 @@ async def test_tls_reload_applies_to_new_connections(tmp_path: Path) -> None:
     old_server, old_client = old.issue("server"), old.issue("client")
     truststore = tmp_path / "trust.pem"
     truststore.write_bytes(old.file.read_bytes())
-    tls = Tls(settings(old_server, client_auth="required", truststore=truststore))
+    tls = tls_of(old_server, client_auth="required", truststore=truststore)
     async with serving(HANDLERS, tls=tls) as server:
         context = context_of(old, old_client)
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=context)
@@ -207,7 +212,7 @@ async def test_tls_reload_applies_to_new_connections(tmp_path: Path) -> None:
 
 def test_a_failed_tls_reload_retains_the_context(authority: Authority) -> None:
     files = authority.issue("server")
-    tls = Tls(settings(files))
+    tls = tls_of(files)
     before = tls.context
     files.keystore.write_text("nonsense")
     with pytest.raises(TlsError, match="must hold a private key"):

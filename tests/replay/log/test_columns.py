@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from events import catalog
+from events import access, catalog
 from events.access import LoginSecretDrawn, ScramCredentialSet
 from events.codec import decode_event, encode_event
-from projections.replay.log.columns import COLUMNS, FIELDS, LEFT_OUT, Columns, arrow_schema, column_names
+from projections.replay.log.columns import COLUMNS, FIELDS, Columns, arrow_schema, column_names
 from projections.replay.log.log_ref import LogRef
 from projections.replay.log.secondary import frozen_log
 from projections.replay.outcome import ReplayError
@@ -23,6 +23,28 @@ NAMED_OTHERWISE = {
     "next_producer_id": {"count"},
 }
 """Fields whose columns have other names."""
+LEFT_OUT: dict[type, tuple[str, ...]] = {
+    catalog.BrokerRegistered: ("incarnation", "endpoints", "details"),
+    access.ScramCredentialSet: ("iterations", "salt", "stored_key", "server_key"),
+    access.LoginSecretDrawn: ("secret",),
+    catalog.CreateRequested: ("elsewhere",),
+    catalog.TopicCreated: ("cordoned_brokers",),
+    catalog.PartitionsAdded: ("cordoned_brokers",),
+    catalog.LogDirsChanged: ("log_dirs",),
+    catalog.QuorumEpochBegun: ("node_id", "kraft_version", "host", "port", "directory_id", "priority"),
+    catalog.MetadataAdopted: ("source", "end_offset"),
+    catalog.MetadataHandedBack: ("folder", "end_offset"),
+    catalog.HeadSigned: ("size", "root", "signed_at_ms", "public_key", "signature"),
+    catalog.HistorySkipped: ("start_offset", "end_offset"),
+    catalog.ResourceConfigsChanged: ("before",),
+    catalog.TopicConfigsChanged: ("before",),
+    catalog.SettingsChanged: ("before",),
+    catalog.RulesApplied: ("number", "text", "sha256", "is_file"),
+    catalog.ApprovalRequested: ("name", "rules", "expires_at_ms"),
+    catalog.ApprovalDecided: ("name", "outcome"),
+    catalog.RulesObserved: ("change", "warned", "observed", "defaults"),
+}
+"""Fields without a column, on purpose."""
 ENVELOPE = ("log_partition", "offset", "at_ms", "shard", "type", "cause_command", "cause_id")
 CAUSE = catalog.Cause("CreateTopic", "r1")  # type: ignore[arg-type]
 

@@ -21,7 +21,7 @@ from events.catalog import ChangeRejected, CreateRejected, CreateRequested, Reco
 from projections.replay.log.log_ref import LogRef
 from projections.replay.outcome import Options, ReplayError
 from projections.replay.redecide import whatif
-from projections.replay.redecide.backtest import Change, Effect, counted, effects, run_backtest, tally
+from projections.replay.redecide.backtest import Change, Effect, effects, run_backtest, tally
 from projections.replay.redecide.recorded import Timeline
 from projections.replay.redecide.whatif import Policies, WhatIf, check, what_if
 from projections.replay.runner import InProcess
@@ -77,8 +77,23 @@ def all_of(records: Sequence[Recorded], trial: WhatIf) -> list[Effect]:
 
 def shown(found: list[Effect]) -> list[tuple[str, str, str, str]]:
     """Change, principal, rule and topic of each effect, in log order."""
-    in_order = sorted(found, key=lambda effect: effect.offset)
-    return [(one.change, one.principal, one.rule or one.was_rule, one.topic) for one in in_order]
+    in_order = sorted(found, key=offset_of)
+    return [(one.change, one.principal, one.rule or one.was_rule, topic_of(one)) for one in in_order]
+
+
+def offset_of(effect: Effect) -> int:
+    ((_, offset, _, _),) = effect.examples
+    return int(offset)
+
+
+def topic_of(effect: Effect) -> str:
+    ((_, _, topic, _),) = effect.examples
+    return str(topic)
+
+
+def message_of(effect: Effect) -> str:
+    ((_, _, _, message),) = effect.examples
+    return str(message)
 
 
 def test_kip_409_creates_with_too_few_brokers_are_let_through() -> None:
@@ -90,10 +105,10 @@ def test_kip_409_creates_with_too_few_brokers_are_let_through() -> None:
         ("refused-otherwise", "User:alice", "validation:under-replicated-floor", "deepest"),
         ("let-through", "User:alice", "validation:live-brokers", "a"),
     ]
-    assert [(one.was_rule, one.rule) for one in found if one.topic == "deepest"] == [
+    assert [(one.was_rule, one.rule) for one in found if topic_of(one) == "deepest"] == [
         ("validation:live-brokers", "validation:under-replicated-floor")
     ]
-    assert found[0].message.startswith("Unable to replicate the partition 3 time(s)"), found[0]
+    assert message_of(found[0]).startswith("Unable to replicate the partition 3 time(s)"), found[0]
 
 
 def test_a_backtest_distinguishes_policy_refusals_from_policy_failures() -> None:
@@ -103,7 +118,7 @@ def test_a_backtest_distinguishes_policy_refusals_from_policy_failures() -> None
         ("refused", "User:bob", "policy:partitions", "wide"),
         ("failed", "User:alice", "policy:tests.replay.redecide.policies.FewPartitions", "broken"),
     ]
-    assert "KeyError: 'broken'" in min(found, key=lambda one: one.topic).message
+    assert "KeyError: 'broken'" in message_of(min(found, key=topic_of))
 
 
 JUDGED = """
@@ -183,8 +198,8 @@ def test_a_backtest_of_a_rules_file_in_enforced_and_observed_mode(tmp_path: Path
     observed = tried(log, None, topic_rules_file=str(rules))
     assert shown(observed) == [(observed[0].change, *each[1:]) for each in shown(enforced)]
     assert observed[0].change == "observed"
-    assert {each.message for each in enforced} == {each.message for each in observed}
-    assert enforced[0].message.startswith("rule 'size': partitions is ")
+    assert {*map(message_of, enforced)} == {*map(message_of, observed)}
+    assert message_of(enforced[0]).startswith("rule 'size': partitions is ")
 
 
 def test_backtest_page_lists_every_setting_and_change() -> None:
@@ -267,7 +282,7 @@ def test_backtest_counts_equal_a_plain_loop_over_random_logs(trial: WhatIf, walk
 
 def counts_of(found: Iterable[Effect]) -> list[dict[str, Any]]:
     """Returns the counts of some effects."""
-    counts: list[dict[str, Any]] = tally(map(counted, found)).to_pylist()
+    counts: list[dict[str, Any]] = tally(found).to_pylist()
     return counts
 
 
@@ -275,7 +290,7 @@ def test_counts_of_parts_add_up_to_those_of_the_whole() -> None:
     found = all_of(story(STORY).log, what_if(((SETTING, POLICY), UNDER_REPLICATED, ("policy.partitions.max", "0"))))
     whole = counts_of(found)
     for cut in range(len(found) + 1):
-        parts = [rows_of(tally(map(counted, part))) for part in (found[cut:], found[:cut])]
+        parts = [rows_of(tally(part)) for part in (found[cut:], found[:cut])]
         assert tally(chain(*parts)).to_pylist() == whole, f"split at {cut}"
     assert sum(one["count"] for one in whole) == len(found) == 12
     assert sum(one["count"] for one in whole if one["change"]) == sum(bool(one.change) for one in found)
@@ -291,7 +306,7 @@ def test_backtest_examples_are_the_first_requests_of_each_count() -> None:
 
 def test_backtest_counts_list_refusals_before_observations() -> None:
     changes: list[Change] = ["observed", "let-through", "refused", "refused"]
-    counts = counts_of(Effect(change, "User:a", "", "r", "CreateTopics", "t", 1, "") for change in changes)
+    counts = counts_of(Effect(change, "User:a", "", "r", "CreateTopics", 1, [(0, 1, "t", "")]) for change in changes)
     assert [(one["change"], one["count"]) for one in counts] == [("refused", 2), ("let-through", 1), ("observed", 1)]
 
 
@@ -384,8 +399,8 @@ def test_a_backtest_of_a_limit_counts_the_recorded_topics(tmp_path: Path) -> Non
     rules = tmp_path / "limits.toml"
     rules.write_text('[[rule]]\nname = "few"\nlimit = { topics = 2, per = "principal" }\n')
     found = tried(story(STORY).log, None, topic_rules_file=str(rules))
-    assert [(one.change, one.principal, one.topic) for one in found] == [
+    assert [(one.change, one.principal, topic_of(one)) for one in found] == [
         ("refused", "User:alice", "broken"),
         ("refused", "User:alice", "one"),
     ]
-    assert "User:alice has 2 topics" in found[0].message
+    assert "User:alice has 2 topics" in message_of(found[0])

@@ -33,8 +33,7 @@ from events.names import BrokerId
 from projections.replay.log.log_ref import LogRef
 from projections.replay.outcome import Options
 from projections.replay.redecide import in_service, redecide
-from projections.replay.redecide.counting import CountHistory
-from projections.replay.redecide.recorded import CLIENT_COMMANDS, RecordedRequest
+from projections.replay.redecide.recorded import CLIENT_COMMANDS, CountHistory, RecordedRequest
 from projections.replay.redecide.redecide import Difference, difference, run_redecide
 from projections.replay.runner import InProcess
 from projections.views.backtests import LogRange, Past

@@ -101,7 +101,7 @@ def _skip_check(consensus: Consensus, *transition: object) -> None:
 def _half_of_the_votes(candidate: Candidate, now: float, context: int, response: object) -> Transition | None:
     transition = _replied(candidate, now, context, response)  # type: ignore[arg-type]
     if transition is None and len(candidate._granted) >= len(candidate._voters) // 2:
-        return candidate.won(now)
+        return candidate.won()
     return transition
 
 

@@ -26,7 +26,7 @@ from events.logs.rocksdb_database import RETAINED, Database, Page, pack
 from events.logs.rocksdb_log import RocksDbLog
 from events.names import Offset, RequestId, TopicName
 from projections.queries.events import newest_of
-from projections.queries.proving import audit
+from projections.queries.proving import Audit
 from projections.queries.query import Queries
 from projections.queries.requests import RequestFilter, scan_requests
 from projections.replay.log.secondary import frozen_log
@@ -135,8 +135,8 @@ def test_current_topics_are_listed_without_archive_reads(
 
 
 def test_an_audit_reads_archived_and_local_events(cut: RocksDbLog) -> None:
-    found = audit(cut, query_of_log(cut), heads=(), public_key=None)
-    assert found.findings == ()
+    found = Audit(cut, query_of_log(cut), heads=(), public_key=None)
+    assert found.findings == []
     assert found.size == cut.next_offset
 
 
@@ -149,8 +149,8 @@ def test_an_audit_finds_a_replaced_local_copy_of_an_archived_event(cut: RocksDbL
         batch.put(pack(5), other)
     database.write(batch)
     assert read_one(cut, 5) == other, "reads return the replaced event"
-    found = audit(cut, query_of_log(cut), heads=(), public_key=None)
-    assert found.findings == ("the local copy of event 5 is not the event in the archive",)
+    found = Audit(cut, query_of_log(cut), heads=(), public_key=None)
+    assert found.findings == ["the local copy of event 5 is not the event in the archive"]
 
 
 # --- retention

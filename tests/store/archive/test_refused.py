@@ -26,7 +26,7 @@ from events.logs.archive.manifest import (
 from events.logs.archive.store import ArchiveAway, ArchiveError, BadArchiveUrl, Folder, open_store
 from events.logs.log import Commit, LogCorrupted, read_one, shard_offsets
 from events.logs.rocksdb_log import RocksDbLog
-from projections.queries.proving import audit
+from projections.queries.proving import Audit
 from tests.replay.history import open_log
 from tests.store.archive.archives import OTHER, SEGMENT, WRITER, archive_all, archiver, live_on, query_of_log
 from tests.support.ports import free_ports
@@ -42,7 +42,7 @@ def test_a_changed_byte_in_a_segment_is_detected(cut: RocksDbLog, tmp_path: Path
     assert read_one(cut, 5), "other segments are readable"
     with pytest.raises(ArchiveDamaged, match=f"{one.name} is not as it was archived: restore it"):
         read_one(cut, SEGMENT + 5)
-    found = audit(cut, query_of_log(cut), heads=(), public_key=None)
+    found = Audit(cut, query_of_log(cut), heads=(), public_key=None)
     assert "is not as it was archived" in found.findings[0]
 
 
@@ -61,7 +61,7 @@ def test_a_replaced_segment_index_is_detected(cut: RocksDbLog, tmp_path: Path) -
     with closing(open_log(tmp_path / "log")) as log:
         with pytest.raises(ArchiveDamaged, match=rf"{one.name} is not as it was archived"):
             list(shard_offsets(log, "more_200"))
-        found = audit(log, query_of_log(log), heads=(), public_key=None)
+        found = Audit(log, query_of_log(log), heads=(), public_key=None)
     assert f"{one.name} is not as it was archived" in found.findings[0]
 
 
