@@ -31,7 +31,7 @@ from controller.brokers.cluster.actions import PlannedCommand
 from controller.brokers.cluster.link import ClusterLink
 from controller.brokers.cluster.target_cluster import TargetCluster
 from controller.brokers.port import Brokers, publish, stamp
-from controller.brokers.simulated import SimulatedBrokers
+from controller.brokers.simulated import SimulatedBroker, SimulatedBrokers
 from controller.engine.requests import Stamps
 from controller.engine.tasks import Background, Deadlines, Reconciler
 from controller.machine.commands.access import ApplyRules
@@ -253,6 +253,10 @@ class PartitionBrokers(SimulatedBrokers):
         super().__init__(count)
         self.default_endpoints = ()
         self._partition = partition
+
+    def _join(self, broker: SimulatedBroker, reason: str) -> None:
+        if not self._partition.state.cluster.is_live(broker.broker_id):  # an earlier owner may have registered it
+            super()._join(broker, reason)
 
     def immediate_commands(self, records: Sequence[Recorded]) -> Sequence[AnyCommand]:
         """The command that reports a created topic as applied by the live brokers; none if no topic was created."""
