@@ -6,6 +6,7 @@ import pytest
 
 from controller.kafka.messages import quorum as quorum_messages
 from controller.machine.errors import ErrorCode
+from controller.quorum.raft import follower
 from controller.quorum.raft.consensus import Consensus
 from controller.quorum.raft.effects import Role
 from controller.quorum.raft.follower import fetch_request
@@ -23,7 +24,7 @@ from tests.quorum.worlds import (
     settled,
     vote_request,
 )
-from tests.simulation.quorum.world import CLUSTER, ELECTION_TIMEOUT_S, FETCH_TIMEOUT_S
+from tests.simulation.quorum.world import CLUSTER, ELECTION_TIMEOUT_S, FETCH_TIMEOUT_S, World
 
 
 def test_a_leadership_transfer_starts_after_a_delayed_fetch() -> None:
@@ -180,12 +181,40 @@ def test_a_replica_follows_one_leader_an_epoch() -> None:
     assert discovered(quorum_of(leader), second) is None, "a resigned leader must not follow in its epoch"
 
 
+def busy(world: World, seconds: float, every_s: float = 0.02) -> None:
+    """Run for `seconds` with an append every `every_s`."""
+    leader, end = leader_of(world), world.now + seconds
+    while world.now + every_s < end:
+        leader.append(b"more")
+        world.run_until(world.now + every_s)
+    world.run_until(end)
+
+
+@pytest.mark.parametrize("every_s", [0.02, 0.15, 9.0], ids=["steady", "seldom", "idle"])
+def test_the_first_election_after_a_leader_death_succeeds(every_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Votes are slow, and the fetch timeout has no jitter, as for Kafka's voters."""
+    monkeypatch.setattr(follower, "JITTER", 0.0)
+    split = []
+    for step in range(20):
+        world = settled()
+        busy(world, 2.0 + 0.0137 * step, every_s)
+        dead = leader_of(world)
+        epoch = quorum_of(dead).epoch
+        dead.kill(power=False)
+        world.latency_s = 0.02
+        died_at = world.now
+        while world.leader is None:
+            world.run_until(world.now + 0.01)
+        took_s = world.now - died_at
+        if quorum_of(leader_of(world)).epoch > epoch + 1 or took_s > FETCH_TIMEOUT_S + ELECTION_TIMEOUT_S / 2:
+            split.append((step, took_s))
+    assert len(split) <= 2, f"split votes in 20 elections: {split}"
+
+
 def test_all_voters_are_caught_up_under_load() -> None:
     world = settled()
+    busy(world, 3.0)
     leader = leader_of(world)
-    for _ in range(150):
-        leader.append(b"more")
-        world.run_until(world.now + 0.02)
     shown = quorum_of(leader).leading.describe(leader.now()).topics[0].partitions[0]  # type: ignore[union-attr]
     caught_up = [each.last_caught_up_timestamp for each in shown.current_voters]
     assert max(caught_up) - min(caught_up) <= 2000 * DELAY_MAX * FETCH_TIMEOUT_S

@@ -23,6 +23,9 @@ CHECK_QUORUM: Final = 1.5
 """Fetch timeouts without fetches from a majority, after which a leader resigns (KIP-595)."""
 DELAY_MAX: Final = 0.25
 """A fetch is delayed for at most this fraction of the fetch timeout, because that timeout runs meanwhile."""
+LATE: Final = 0.1
+"""The fraction of the fetch timeout by which Kafka voters that no commit needs get new records later. Kafka's timeouts
+have no jitter: voters that were answered at the same time become candidates at the same time, and split the vote."""
 OBSERVER_DELAY_S: Final = 0.3
 """Delay of batches without metadata for observers, so that brokers apply topic creations first."""
 SNAPSHOT_BYTES_MAX: Final = 1 << 20
@@ -50,6 +53,7 @@ class Leader(role.RoleState):
         self._next_begin_at = now
         self._begin_in_flight: set[int] = set()  # voters that have not answered BeginQuorumEpoch yet
         self._delayed: dict[Hashable, DelayedFetch] = {}
+        self._late_at = math.inf  # the time to answer the voters that are late
         self._resign_at: float | None = None
         self.epoch_start = replica.log.end
         self.progress = Progress(replica)
@@ -69,7 +73,7 @@ class Leader(role.RoleState):
                 voters_record(replica.voters.with_voter(replica.me)),
             ]
         try:
-            self._append(records, replica.wall_ms(now), is_control=True)
+            self._append(now, records, replica.wall_ms(now), is_control=True)
         except OSError as error:
             replica.on_disk_full(error)
             return role.ToUnattached(replica.epoch)
@@ -90,7 +94,7 @@ class Leader(role.RoleState):
 
     @property
     def wake(self) -> float:
-        times = [self._next_begin_at, self._check_quorum_at(), self.changes.wake]
+        times = [self._next_begin_at, self._check_quorum_at(), self.changes.wake, self._late_at]
         times += [each.until for each in self._delayed.values()]
         times += [] if self._observers_wait is None else [self._observers_wait[1]]
         return min(times if self._resign_at is None else [*times, self._resign_at])
@@ -108,9 +112,12 @@ class Leader(role.RoleState):
         self.changes.tick(now)
         if self._observers_wait is not None and now >= self._observers_wait[1]:
             self._observers_wait = None
-            self._answer_delayed()
-        for each in [each for each in self._delayed.values() if now >= each.until]:
-            self._answer(each)
+            self._answer_delayed(now)
+        is_late_over = now >= self._late_at
+        for each in [*self._delayed.values()]:
+            if now >= each.until or (is_late_over and self._has_news(each)):
+                self._answer(each)
+        self._late_at = math.inf if is_late_over else self._late_at
         return None
 
     def _resigned(self) -> role.ToResigned:
@@ -137,7 +144,7 @@ class Leader(role.RoleState):
         """Append a metadata batch. With for_observers=False, observers get it only with a later batch that is for
         observers, or after OBSERVER_DELAY_S."""
         end = self._replica.log.end
-        last = self._append(records, timestamp_ms, is_control=False)
+        last = self._append(now, records, timestamp_ms, is_control=False)
         if for_observers:
             self._observers_wait = None
         elif self._observers_wait is None:
@@ -147,17 +154,17 @@ class Leader(role.RoleState):
     def append_control(self, now: float, records: Sequence[Pair]) -> None:
         """Append a control batch. Raises OSError. If it changes the voter set, call `_advance_high_watermark` next: the
         majority may be another."""
-        self._append(records, self._replica.wall_ms(now), is_control=True)
+        self._append(now, records, self._replica.wall_ms(now), is_control=True)
         self._observers_wait = None
 
-    def _append(self, records: Sequence[Pair], timestamp_ms: int, *, is_control: bool) -> int:
+    def _append(self, now: float, records: Sequence[Pair], timestamp_ms: int, *, is_control: bool) -> int:
         log, epoch = self._replica.log, self._replica.epoch
         self._replica.append_batches(encode_batch(log.end, epoch, timestamp_ms, records, is_control=is_control))
-        self._answer_delayed()
+        self._answer_delayed(now)
         return log.end - 1
 
     def flushed(self, now: float) -> role.Transition | None:
-        return self._advance_high_watermark()
+        return self._advance_high_watermark(now)
 
     @property
     def watermark(self) -> int:
@@ -166,7 +173,7 @@ class Leader(role.RoleState):
         known = self._replica.high_watermark
         return known if known > self.epoch_start else -1
 
-    def _advance_high_watermark(self) -> role.Transition | None:
+    def _advance_high_watermark(self, now: float) -> role.Transition | None:
         """Advance the high watermark to the offset below which a majority has all records."""
         replica, before = self._replica, self.watermark
         durable_end = replica.log.durable_end
@@ -174,7 +181,7 @@ class Leader(role.RoleState):
         if end > self.epoch_start:
             replica.commit(end)
         if self.watermark != before:
-            self._answer_delayed()
+            self._answer_delayed(now)
             self.changes.committed()
         return self._resign_if_done()
 
@@ -199,12 +206,12 @@ class Leader(role.RoleState):
                 return None
             case _:
                 self.changes.request(now, token, request)
-                return self._advance_high_watermark()
+                return self._advance_high_watermark(now)
 
     def raise_kraft_version(self, now: float) -> role.Transition | None:
         """Raise kraft.version from 0 to 1. Raises Refused."""
         self.changes.raise_kraft_version(now)
-        return self._advance_high_watermark()
+        return self._advance_high_watermark(now)
 
     def _fetch(
         self, now: float, token: Hashable, request: quorum.FetchRequest, part: quorum.FetchPartition
@@ -222,12 +229,25 @@ class Leader(role.RoleState):
         if node_id >= 0:
             self.progress.fetched(now, node_id, part.replica_directory_id, part.fetch_offset)
             replica.emit(Fetched(node_id))
-            transition = self._advance_high_watermark()
+            transition = self._advance_high_watermark(now)
             if transition is not None:
                 return transition
         if token in self._delayed and (wait_s <= 0 or self._has_news(delayed)):
-            self._answer(delayed)
+            self._answer_now_or_late(now, delayed)
         return None
+
+    def _answer_now_or_late(self, now: float, delayed: DelayedFetch) -> None:
+        """Answer a fetch now, or later if it is of a Kafka voter that no commit needs, while those before it fetch."""
+        replica, timeout_s = self._replica, self._replica.options.fetch_timeout_s
+        peers = ((each, replica.peers.get(replica.address_of(each))) for each in replica.others)
+        of_kafka = [voter for voter, peer in peers if peer is not None and peer.priority is None]
+        needed = replica.voters.majority - replica.is_voter
+        is_beyond = any(each.id == delayed.replica for each in of_kafka[needed:])
+        idle_s = max((now - self.progress.of(each).fetched_at for each in of_kafka[:needed]), default=0.0)
+        if is_beyond and idle_s < timeout_s / 2 and not replica.peers_lack_pre_vote:
+            self._late_at = min(self._late_at, now + LATE * timeout_s)
+        else:
+            self._answer(delayed)
 
     def _has_news(self, delayed: DelayedFetch) -> bool:
         end = self._end_for(delayed)
@@ -241,9 +261,9 @@ class Leader(role.RoleState):
             return replica.log.end
         return self.watermark if self._observers_wait is None else min(self.watermark, self._observers_wait[0])
 
-    def _answer_delayed(self) -> None:
+    def _answer_delayed(self, now: float) -> None:
         for each in [each for each in self._delayed.values() if self._has_news(each)]:
-            self._answer(each)
+            self._answer_now_or_late(now, each)
 
     def _mismatch(self, part: quorum.FetchPartition) -> quorum.FetchPartitionData | None:
         """The answer to a fetch from an offset that this log never had, or no longer has."""
@@ -312,7 +332,7 @@ class Leader(role.RoleState):
         """A voter answered BeginQuorumEpoch, or a new voter ApiVersions."""
         if not isinstance(context, int):
             self.changes.replied(now, context, response)
-            return self._advance_high_watermark()
+            return self._advance_high_watermark(now)
         self._begin_in_flight.discard(context)
         return role.discovered_by_response(self._replica, response)[1]
 

@@ -25,23 +25,23 @@ def _commit_before_flush(replica: Replica, offset: int) -> None:
         replica._effects.append(out.HighWatermark(offset))
 
 
-def _count_all(leader: Leader, end: int, start: int) -> Transition | None:
+def _count_all(leader: Leader, now: float, end: int, start: int) -> Transition | None:
     before = leader.watermark
     end = leader.progress.majority_end(end)
     if end > start:
         leader._replica.commit(end)
     if leader.watermark != before:
-        leader._answer_delayed()
+        leader._answer_delayed(now)
         leader.changes.committed()
     return leader._resign_if_done()
 
 
-def _count_unflushed(leader: Leader) -> Transition | None:
-    return _count_all(leader, leader._replica.log.end, leader.epoch_start)
+def _count_unflushed(leader: Leader, now: float) -> Transition | None:
+    return _count_all(leader, now, leader._replica.log.end, leader.epoch_start)
 
 
-def _count_old_epochs(leader: Leader) -> Transition | None:
-    return _count_all(leader, leader._replica.log.durable_end, 0)
+def _count_old_epochs(leader: Leader, now: float) -> Transition | None:
+    return _count_all(leader, now, leader._replica.log.durable_end, 0)
 
 
 _crash = Disk.crash
