@@ -35,7 +35,7 @@ REPLY_S: Final = 10.0
 CHANGE_S: Final = 30.0
 """Limit for a change of the voter set to be committed."""
 READ_S: Final = 3.0
-"""Timeout of a read."""
+"""Timeout of a read, and limit for the time that a read of the log waits for committed records."""
 FETCH_BYTES: Final = 4096
 READ_BYTES: Final = 8 << 20
 RETRY_S: Final = 0.25
@@ -145,7 +145,7 @@ class QuorumClient(Peers):
         """The leader's metadata log up to its high watermark: the snapshot at its start, and the batches after it.
         Raises QuorumError, and BrokenBatch while it is read."""
         quorum, found = await self.describe(), await self.find()
-        offset = last_epoch = 0
+        offset, last_epoch, waited_s = 0, 0, 0.0
         while offset < quorum.high_watermark:
             part = await self._fetched(found, quorum.leader_epoch, offset, last_epoch, READ_BYTES)
             snapshot = part.snapshot_id
@@ -156,7 +156,11 @@ class QuorumClient(Peers):
             data = whole_batches(part.records or b"")
             heads = tuple(scan_batches(data, "metadata log"))
             if not heads or heads[-1].last_offset < offset:
-                raise QuorumError(f"node {found.leader_id} does not send its metadata log from offset {offset} on")
+                waited_s += RETRY_S  # a Topicwright leader sends some committed records to observers later
+                if waited_s > READ_S:
+                    raise QuorumError(f"node {found.leader_id} does not send its metadata log from offset {offset} on")
+                await asyncio.sleep(RETRY_S)
+                continue
             yield decode_batches(data)
             offset, last_epoch = heads[-1].last_offset + 1, heads[-1].epoch
 

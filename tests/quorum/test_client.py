@@ -52,6 +52,8 @@ class Leader:
         self.snapshot = snapshot(3, registered(LEFT, FREED))
         free = (None, encode_record(controller_record(without_limits(FREED, ()))))
         self.batches = {100: encode_batch(100, 3, 5, [free]), 101: encode_batch(101, 4, 5, registered(NEWER))}
+        self.held = 0
+        """The number of fetches that get no records from the last batch's offset, although it is committed."""
         self.code = 0
         self.voters, self.observers = {LEADER: NOW_MS}, dict[int, int]()
         self.directories: dict[int, bytes] = {}
@@ -96,6 +98,9 @@ class Leader:
         wanted = request.topics[0].partitions[0]
         self.asked.append((wanted.fetch_offset, wanted.last_fetched_epoch))
         part = quorum.FetchPartitionData(error_code=self.code, records=self.batches.get(wanted.fetch_offset))
+        if wanted.fetch_offset == 101 and self.held:
+            self.held -= 1
+            part = quorum.FetchPartitionData(high_watermark=102, records=b"")
         if wanted.fetch_offset < 100:
             part = quorum.FetchPartitionData(snapshot_id=quorum.FetchSnapshotId(end_offset=100, epoch=3))
         return quorum.FetchResponse(responses=topics_of(part))
@@ -140,6 +145,14 @@ async def test_registrations_are_read_from_a_snapshot_in_parts_and_later_batches
     assert found == {LEFT: {"metadata.version": 30}, NEWER: {"metadata.version": 30}}
 
 
+async def test_a_read_waits_for_committed_records_that_the_leader_holds_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "RETRY_S", 0.01)
+    async with asked() as (leader, client):
+        leader.held = 2
+        assert NEWER in await client_module.all_limits(client)
+        assert leader.asked == [(0, 0), (100, 3), (101, 3), (101, 3), (101, 3)]
+
+
 @pytest.mark.parametrize(
     ("records", "code", "why"),
     [
@@ -149,7 +162,10 @@ async def test_registrations_are_read_from_a_snapshot_in_parts_and_later_batches
     ],
     ids=["no batch", "damaged", "not permitted"],
 )
-async def test_an_unreadable_metadata_log_is_an_error(records: bytes, code: int, why: str) -> None:
+async def test_an_unreadable_metadata_log_is_an_error(
+    records: bytes, code: int, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "READ_S", 1.0)
     async with asked() as (leader, client):
         leader.batches[100], leader.code = records, code
         with pytest.raises(QuorumError, match=why):
