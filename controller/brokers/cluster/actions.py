@@ -13,7 +13,7 @@ This module decides nothing: it reports a refusal by the cluster, and the state 
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import NamedTuple
 
 import structlog
@@ -209,10 +209,11 @@ class ActionRunner:
                     if isinstance(one.change, catalog.TopicCreated | Topic)
                 ]
                 tried = [one.topic for one in actions if one.attempts]
-                return _except_done(await self._link.create(created), ErrorCode.TOPIC_ALREADY_EXISTS, tried)
+                return _except_done(await self._link.create(created), (ErrorCode.TOPIC_ALREADY_EXISTS,), tried)
             case catalog.TopicDeleted():
                 names = [one.topic for one in actions]
-                return _except_done(await self._link.delete(names), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, names)
+                gone = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID
+                return _except_done(await self._link.delete(names), gone, names)
             case catalog.PartitionsAdded() as change:
                 return {change.topic: await self._add_partitions(change, tried=actions[0].attempts > 0)}
             case catalog.TopicConfigsChanged() as change:
@@ -257,11 +258,10 @@ def _after_attempt(action: Action) -> Action:
 
 
 def _except_done(
-    refusals: Mapping[str, Refusal | None], done: ErrorCode, names: Sequence[TopicName]
+    refusals: Mapping[str, Refusal | None], done: Container[int], names: Container[str]
 ) -> dict[str, Refusal | None]:
-    """The refusals; None for the topics in `names` for which the code `done` shows that the change was applied."""
-    is_done = {name for name, each in refusals.items() if name in names and each is not None and each.code == done}
-    return {name: None if name in is_done else refusal for name, refusal in refusals.items()}
+    """The refusals; None for the topics in `names` for which a code in `done` shows that the change was applied."""
+    return {name: None if each and each.code in done and name in names else each for name, each in refusals.items()}
 
 
 CHANGE_TIMEOUT_MS = 30_000

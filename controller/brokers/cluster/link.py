@@ -1,7 +1,7 @@
 """The connection to a target cluster: reads, changes and forwarded requests, for `target_cluster` and the listeners.
 
 Metadata and configs come from one broker as long as it answers, so the view never goes back in time. Changes go to the
-same broker, which forwards them to the controller (KIP-590).
+same broker, which forwards them to the controller (KIP-590), over their own connections: a quota may mute those.
 
 This module neither retries nor decides; the caller handles failures.
 """
@@ -46,11 +46,11 @@ API_VERSIONS_VERSION = 4
 CHANGE_VERSIONS: Mapping[ApiKey, int] = {
     ApiKey.CREATE_TOPICS: 4,
     ApiKey.CREATE_PARTITIONS: 1,
-    ApiKey.DELETE_TOPICS: 1,
+    ApiKey.DELETE_TOPICS: 6,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: 0,
 }
-"""Versions in which the cluster delays requests above a quota; in later ones it refuses them (KIP-599)."""
+"""Versions in which the cluster delays changes above a quota (KIP-599), but refuses DeleteTopics: v6 has topic ids."""
 LOG_DIRS_VERSION = 5
 """The first version of DescribeLogDirs that has cordoned log directories: Kafka 4.3."""
 OPERATION_MS = 10_000
@@ -99,7 +99,7 @@ class ClusterLink:
 
     def __init__(self, bootstrap: str, security: Security) -> None:
         self._bootstrap = addresses(bootstrap)
-        self.security, self.connections = security, Connections(security)
+        self.security, self.connections, self._changes = security, Connections(security), Connections(security)
         self._known: tuple[Address, ...] = ()
         self._preferred: Address | None = None
         self.cluster_id = ""
@@ -111,6 +111,7 @@ class ClusterLink:
 
     def close(self) -> None:
         self.connections.close()
+        self._changes.close()
 
     # --- reads
 
@@ -228,11 +229,18 @@ class ClusterLink:
         answer = await self._change(ApiKey.CREATE_PARTITIONS, request, topics.CreatePartitionsResponse)
         return _first_refusal(answer.results)
 
-    async def delete(self, names: Sequence[str]) -> dict[str, Refusal | None]:
-        """Delete topics. Returns the refusal by name, None for deleted topics."""
-        request = topics.DeleteTopicsRequest(topic_names=tuple(names), timeout_ms=OPERATION_MS)
+    async def delete(self, names: Sequence[TopicName]) -> dict[str, Refusal | None]:
+        """Delete topics, by the ids that they have now: a request that arrives late spares a newer topic of the name.
+        Returns the refusal by name, None for deleted topics."""
+        seen, state = (await self.metadata(names)).topics, topics.DeleteTopicState
+        states = (state(topic_id=seen[name].topic_id) if name in seen else state(name=name) for name in names)
+        request = topics.DeleteTopicsRequest(topics=tuple(states), timeout_ms=OPERATION_MS)
         answer = await self._change(ApiKey.DELETE_TOPICS, request, topics.DeleteTopicsResponse)
-        return {one.name or "": _refusal(one.error_code, one.error_message) for one in answer.responses}
+        named: dict[bytes, str] = {each.topic_id: each.name for each in seen.values()}
+        return {
+            each.name or named[each.topic_id]: _refusal(each.error_code, each.error_message)
+            for each in answer.responses
+        }
 
     async def set_configs(self, name: TopicName, wanted: Configs, validate_only: bool = False) -> Refusal | None:
         """Replace the explicit configs of a topic, or only validate that."""
@@ -269,7 +277,7 @@ class ClusterLink:
         other broker gets it; the next change does not go to this broker."""
         address = self.address
         try:
-            return await self.connections.call(address, api_key, CHANGE_VERSIONS[api_key], request, answer)
+            return await self._changes.call(address, api_key, CHANGE_VERSIONS[api_key], request, answer)
         except ClusterUnreachable:
             self._preferred, self._known = None, tuple(each for each in self._known if each != address)
             raise

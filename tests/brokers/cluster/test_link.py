@@ -1,6 +1,7 @@
 """The link to the target cluster: requests, shared calls, actions, and a start without the cluster."""
 
 import asyncio
+import struct
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,14 +14,23 @@ from structlog.testing import capture_logs
 
 from controller.brokers.cluster import actions
 from controller.brokers.cluster.actions import ActionRunner
-from controller.brokers.cluster.link import ClusterLink, Refusal, split_by_limit
+from controller.brokers.cluster.link import ClusterLink, ClusterMetadata, Refusal, SeenTopic, split_by_limit
 from controller.brokers.cluster.reconciliation import Action
 from controller.brokers.cluster.target_cluster import TargetCluster
 from controller.brokers.cluster.watch import ClusterWatch
 from controller.cli import main
+from controller.kafka.codec.codec import encode_response
 from controller.kafka.connections import ClusterUnreachable, Security
+from controller.kafka.messages import ApiKey, Message
 from controller.kafka.messages.configs import AlterConfigsResponse
-from controller.kafka.messages.topics import CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfig
+from controller.kafka.messages.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    DeletableTopicResult,
+    DeleteTopicsResponse,
+    MetadataResponse,
+)
 from controller.machine.configs.changes import OpType
 from controller.machine.errors import ErrorCode
 from controller.serving import reach_cluster
@@ -82,6 +92,54 @@ async def test_changes_survive_the_death_of_the_broker_that_forwarded_them(kafka
     finally:
         kafka.start_broker(3)
         link.close()
+
+
+async def test_a_quota_on_changes_delays_no_reads() -> None:
+    """As in Kafka, a broker reads nothing more from a connection whose change is above the quota."""
+    muted, ended = asyncio.Event(), asyncio.Semaphore(0)
+
+    async def broker(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while size := await reader.read(4):
+            frame = await reader.readexactly(int.from_bytes(size))
+            api_key, version, correlation_id = struct.unpack(">hhi", frame[:8])
+            answer: Message = MetadataResponse()
+            if api_key == ApiKey.DELETE_TOPICS:
+                answer = DeleteTopicsResponse(throttle_time_ms=60_000, responses=(DeletableTopicResult(name="t"),))
+            writer.write(encode_response(api_key, version, correlation_id, answer))
+            if api_key == ApiKey.DELETE_TOPICS:
+                await muted.wait()
+        writer.close()
+        await writer.wait_closed()
+        ended.release()
+
+    async with await asyncio.start_server(broker, "127.0.0.1", 0) as listener:
+        link = ClusterLink(f"127.0.0.1:{listener.sockets[0].getsockname()[1]}", Security())
+        try:
+            await link.metadata()
+            assert await link.delete([NAME]) == {NAME: None}
+            await asyncio.wait_for(link.metadata(), 5)
+        finally:
+            muted.set()
+            link.close()
+        for _ in ("reads", "changes"):
+            await ended.acquire()
+
+
+async def test_topics_are_deleted_by_the_ids_that_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic that the broker does not know yet has no id to delete by. Kafka answers in any order."""
+    link = ClusterLink("127.0.0.1:1", Security())
+    result = DeletableTopicResult
+    results = result(name="late"), result(topic_id=b"2" * 16, error_code=100), result(name="a", topic_id=b"1" * 16)
+    changed = AsyncMock(return_value=DeleteTopicsResponse(responses=results))
+    topics = (SeenTopic(TopicName(name), TopicId(id_ * 16), ()) for name, id_ in (("a", b"1"), ("b", b"2")))
+    monkeypatch.setattr(
+        link, "metadata", AsyncMock(return_value=ClusterMetadata("", (), {each.name: each for each in topics}))
+    )
+    monkeypatch.setattr(link, "_change", changed)
+    refusals = await link.delete([TopicName("a"), TopicName("b"), TopicName("late")])
+    assert {name: refusal and refusal.code for name, refusal in refusals.items()} == {"a": None, "b": 100, "late": None}
+    asked = [(each.name, each.topic_id) for each in changed.call_args.args[1].topics]
+    assert asked == [(None, b"1" * 16), (None, b"2" * 16), ("late", bytes(16))]
 
 
 async def test_configs_that_differ_are_set_and_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
