@@ -276,10 +276,8 @@ def _wrong(
             check_tree(log, base, place)
         except manifests.ArchiveDamaged as error:
             yield str(error)
-        part, covered = (
-            Query(log, partial(TopicStore, log), partition),
-            [one for one in heads if one.size <= base.offset],
-        )
+        part = Query(log, partial(TopicStore, log), partition)
+        covered = [one for one in heads if one.size <= base.offset]
         yield from Audit(log, part, heads=covered, public_key=None).findings
         yield from wrong_state(log, StateRebuild(log, lambda: None, from_scratch=True))
 

@@ -239,6 +239,9 @@ class Leader(role.RoleState):
     def _answer_now_or_late(self, now: float, delayed: DelayedFetch) -> None:
         """Answer a fetch now, or later if it is of a Kafka voter that no commit needs, while those before it fetch."""
         replica, timeout_s = self._replica, self._replica.options.fetch_timeout_s
+        if delayed.replica not in replica.voters.by_id:  # most fetches are of brokers
+            self._answer(delayed)
+            return
         peers = ((each, replica.peers.get(replica.address_of(each))) for each in replica.others)
         of_kafka = [voter for voter, peer in peers if peer is not None and peer.priority is None]
         needed = replica.voters.majority - replica.is_voter
