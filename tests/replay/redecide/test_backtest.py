@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -77,23 +78,14 @@ def all_of(records: Sequence[Recorded], trial: WhatIf) -> list[Effect]:
 
 def shown(found: list[Effect]) -> list[tuple[str, str, str, str]]:
     """Change, principal, rule and topic of each effect, in log order."""
-    in_order = sorted(found, key=offset_of)
-    return [(one.change, one.principal, one.rule or one.was_rule, topic_of(one)) for one in in_order]
+    in_order = sorted(found, key=example_of)
+    return [(one.change, one.principal, one.rule or one.was_rule, example_of(one)[1]) for one in in_order]
 
 
-def offset_of(effect: Effect) -> int:
-    ((_, offset, _, _),) = effect.examples
-    return int(offset)
-
-
-def topic_of(effect: Effect) -> str:
-    ((_, _, topic, _),) = effect.examples
-    return str(topic)
-
-
-def message_of(effect: Effect) -> str:
-    ((_, _, _, message),) = effect.examples
-    return str(message)
+def example_of(effect: Effect) -> tuple[int, str, str]:
+    """The offset, topic and message of the only example."""
+    ((_, offset, topic, message),) = effect.examples
+    return offset, topic, message
 
 
 def test_kip_409_creates_with_too_few_brokers_are_let_through() -> None:
@@ -105,10 +97,10 @@ def test_kip_409_creates_with_too_few_brokers_are_let_through() -> None:
         ("refused-otherwise", "User:alice", "validation:under-replicated-floor", "deepest"),
         ("let-through", "User:alice", "validation:live-brokers", "a"),
     ]
-    assert [(one.was_rule, one.rule) for one in found if topic_of(one) == "deepest"] == [
+    assert [(one.was_rule, one.rule) for one in found if example_of(one)[1] == "deepest"] == [
         ("validation:live-brokers", "validation:under-replicated-floor")
     ]
-    assert message_of(found[0]).startswith("Unable to replicate the partition 3 time(s)"), found[0]
+    assert example_of(found[0])[2].startswith("Unable to replicate the partition 3 time(s)"), found[0]
 
 
 def test_a_backtest_distinguishes_policy_refusals_from_policy_failures() -> None:
@@ -118,7 +110,7 @@ def test_a_backtest_distinguishes_policy_refusals_from_policy_failures() -> None
         ("refused", "User:bob", "policy:partitions", "wide"),
         ("failed", "User:alice", "policy:tests.replay.redecide.policies.FewPartitions", "broken"),
     ]
-    assert "KeyError: 'broken'" in message_of(min(found, key=topic_of))
+    assert "KeyError: 'broken'" in min(map(example_of, found), key=itemgetter(1))[2]
 
 
 JUDGED = """
@@ -198,8 +190,8 @@ def test_a_backtest_of_a_rules_file_in_enforced_and_observed_mode(tmp_path: Path
     observed = tried(log, None, topic_rules_file=str(rules))
     assert shown(observed) == [(observed[0].change, *each[1:]) for each in shown(enforced)]
     assert observed[0].change == "observed"
-    assert {*map(message_of, enforced)} == {*map(message_of, observed)}
-    assert message_of(enforced[0]).startswith("rule 'size': partitions is ")
+    assert {example_of(one)[2] for one in enforced} == {example_of(one)[2] for one in observed}
+    assert example_of(enforced[0])[2].startswith("rule 'size': partitions is ")
 
 
 def test_backtest_page_lists_every_setting_and_change() -> None:
@@ -399,8 +391,8 @@ def test_a_backtest_of_a_limit_counts_the_recorded_topics(tmp_path: Path) -> Non
     rules = tmp_path / "limits.toml"
     rules.write_text('[[rule]]\nname = "few"\nlimit = { topics = 2, per = "principal" }\n')
     found = tried(story(STORY).log, None, topic_rules_file=str(rules))
-    assert [(one.change, one.principal, topic_of(one)) for one in found] == [
+    assert [(one.change, one.principal, example_of(one)[1]) for one in found] == [
         ("refused", "User:alice", "broken"),
         ("refused", "User:alice", "one"),
     ]
-    assert "User:alice has 2 topics" in message_of(found[0])
+    assert "User:alice has 2 topics" in example_of(found[0])[2]

@@ -1,4 +1,5 @@
-"""Commands round-trip, and have the partition of their shard key; invalid bytes and newer commands are told apart."""
+"""Commands are read as they were written, and have the partition of their shard key. Invalid bytes and commands of a
+newer release are different errors."""
 
 import pytest
 from hypothesis import given
